@@ -1,0 +1,1 @@
+"""Hardware-software co-design around one configurable FPGA accelerator."""

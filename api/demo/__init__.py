@@ -1,0 +1,1 @@
+"""The demo network and the labelled images that it classifies."""

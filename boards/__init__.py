@@ -1,0 +1,1 @@
+"""Boards as data, and the flows that build bitstreams for them."""

@@ -1,0 +1,1 @@
+"""Lowering of fused operators to accelerator programs."""

@@ -1,0 +1,1 @@
+"""Graph passes, one pure function per module."""

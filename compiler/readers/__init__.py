@@ -1,0 +1,1 @@
+"""Readers that turn model files into graphs."""

@@ -1,0 +1,1 @@
+"""Code generators that turn loop nests into CPU and GPU programs."""

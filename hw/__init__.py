@@ -1,0 +1,1 @@
+"""The accelerator as synthesizable hardware, written in Amaranth."""

@@ -1,0 +1,1 @@
+"""Compiled models and the devices that run them."""

@@ -1,0 +1,1 @@
+"""Cycle-exact simulation of the accelerator."""
