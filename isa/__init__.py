@@ -1,0 +1,1 @@
+"""The contract between hardware and software: configuration, instructions, semantics, timing."""

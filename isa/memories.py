@@ -1,0 +1,107 @@
+"""The scratchpads of the accelerator: what an entry holds, and which engine reads or writes it."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from typing_extensions import assert_never
+
+from tilewright.isa.config import AcceleratorConfig
+
+
+class Engine(IntEnum):
+    """The units that execute instructions, each from a queue of its own."""
+
+    LOAD = 0
+    GEMM = 1
+    VECTOR = 2
+    STORE = 3
+
+
+class Memory(IntEnum):
+    """The scratchpads. The value is the operand of `Load`."""
+
+    #: Activations for the array: batch x block_in int8.
+    INP = 0
+    #: Weights for the array: block_out x block_in int8.
+    WGT = 1
+    #: Activations for the vector engine: batch x block_out int8.
+    VEC = 2
+    #: Lane coefficients of the vector engine: block_out int16, little endian.
+    COEF = 3
+    #: Requantisation parameters: block_out x (bias int32, multiplier and shift in 32 bits).
+    PRM = 4
+    #: Micro-ops of the gemm engine.
+    GUOP = 5
+    #: Micro-ops of the vector engine.
+    VUOP = 6
+    #: Look-up tables: 256 int8 each, indexed by value + 128.
+    LUT = 7
+    #: Accumulators: batch x block_out int32, two banks.
+    ACC = 8
+    #: Results: batch x block_out int8.
+    OUT = 9
+
+
+#: Bytes of an encoded micro-op.
+UOP_BYTES = 8
+#: Bytes of the parameters of one channel: int32 bias; then 24 bits multiplier, 8 bits shift.
+PRM_CHANNEL_BYTES = 8
+#: Entries of a look-up table.
+LUT_LENGTH = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryShape:
+    """Depth, entry size and owners of one scratchpad."""
+
+    #: Number of entries.
+    entries: int
+    #: Bytes of an entry, in the scratchpad and in DRAM.
+    entry_bytes: int
+    #: Number of banks of equal depth; within a bank only one engine may read and one may write
+    #: at a time, and in `acc` only one engine may do either.
+    banks: int
+    #: Engines that read it.
+    readers: tuple[Engine, ...]
+    #: Engines that write it.
+    writers: tuple[Engine, ...]
+
+
+def memory_shape(memory: Memory, config: AcceleratorConfig) -> MemoryShape:
+    """Describe one scratchpad of a configuration."""
+    load, gemm, vector, store = Engine.LOAD, Engine.GEMM, Engine.VECTOR, Engine.STORE
+    match memory:
+        case Memory.INP:
+            return _shape(config.inp_entries, config.batch * config.block_in, gemm, load)
+        case Memory.WGT:
+            return _shape(config.wgt_entries, config.block_out * config.block_in, gemm, load)
+        case Memory.VEC:
+            return _shape(config.vec_entries, config.batch * config.block_out, vector, load)
+        case Memory.COEF:
+            return _shape(config.coef_entries, config.block_out * 2, vector, load)
+        case Memory.PRM:
+            return _shape(config.prm_entries, config.block_out * PRM_CHANNEL_BYTES, vector, load)
+        case Memory.GUOP:
+            return _shape(config.gemm_uop_entries, UOP_BYTES, gemm, load)
+        case Memory.VUOP:
+            return _shape(config.vector_uop_entries, UOP_BYTES, vector, load)
+        case Memory.LUT:
+            return _shape(config.lut_tables, LUT_LENGTH, vector, load)
+        case Memory.ACC:
+            return MemoryShape(
+                entries=config.acc_entries,
+                entry_bytes=config.batch * config.block_out * 4,
+                banks=2,
+                readers=(gemm, vector),
+                writers=(gemm, vector),
+            )
+        case Memory.OUT:
+            return _shape(config.out_entries, config.batch * config.block_out, store, vector)
+        case _:
+            assert_never(memory)
+
+
+def _shape(entries: int, entry_bytes: int, reader: Engine, writer: Engine) -> MemoryShape:
+    return MemoryShape(
+        entries=entries, entry_bytes=entry_bytes, banks=1, readers=(reader,), writers=(writer,)
+    )
