@@ -1,0 +1,140 @@
+"""Operators of the integer graph that compute: int8 in, int8 out, defined bit for bit.
+
+All activations are int8; images are NHWC. Every operator below ends in the requantisation of
+`tilewright.isa.integers.requantize`::
+
+    clip(round_half_even((accumulator + bias) * multiplier * 2**-shift) + zero_point, low, high)
+
+with ``0 <= multiplier < 2**24``, ``0 <= shift < 64``; ``low`` and ``high`` hold a fused activation.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Pair: TypeAlias = tuple[int, int]
+#: Rows above, columns left, rows below, columns right.
+Padding: TypeAlias = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv2d:
+    """Two-dimensional convolution with requantisation per output channel.
+
+    The accumulator is the plain sum of ``x * weights`` over the window, with positions outside the
+    image reading `input_zero_point`; the bias already holds ``-input_zero_point * sum(weights)``.
+    ``groups == C`` is the depthwise convolution, output channel ``o`` reading input channel
+    ``o // (O // C)``. A dense layer is a 1x1 convolution of a ``[N, 1, 1, C]`` tensor.
+
+    Inputs: x int8 ``[N, H, W, C]``; then constants: weights ``[O, kh, kw, C / groups]``, int8, or
+    int16 with values in -255..255 where the source's weights had a zero point; bias int32 ``[O]``;
+    multiplier int32 ``[O]``; shift int32 ``[O]``. Output: int8 ``[N, H', W', O]``.
+    """
+
+    stride: Pair = (1, 1)
+    pads: Padding = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+    input_zero_point: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add:
+    """Sum of two quantised tensors of one shape.
+
+    The accumulator is ``a * a_coefficient + b * b_coefficient``; the coefficients are int16 and
+    their ratio is the best rational approximation of ``a_scale / b_scale``; ``bias`` is
+    ``-(a_zero_point * a_coefficient + b_zero_point * b_coefficient)``.
+
+    Inputs: a and b, int8, equal shapes. Output: int8 of that shape.
+    """
+
+    a_coefficient: int
+    b_coefficient: int
+    bias: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorderScale:
+    """The scale of the windows of an average pooling that hold `count` elements."""
+
+    count: int
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePool2d:
+    """Mean over a window; over the whole image it is the global average.
+
+    The accumulator is the sum of ``x - input_zero_point`` over the window's positions inside the
+    image. ``multiplier * 2**-shift`` is ``x_scale / (kh * kw * y_scale)``. Where padding does not
+    count, a window that overlaps it has fewer elements: then `border` holds the scale of each such
+    count, ascending. With an empty `border` every window uses `multiplier` and `shift`.
+
+    Input: x int8 ``[N, H, W, C]``. Output: int8 ``[N, H', W', C]``.
+    """
+
+    kernel: Pair
+    stride: Pair
+    pads: Padding = (0, 0, 0, 0)
+    input_zero_point: int
+    multiplier: int
+    shift: int
+    border: tuple[BorderScale, ...] = ()
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requantize:
+    """A change of scale and zero point: accumulator ``x``, bias ``-x_zero_point``.
+
+    Input: x int8, any shape. Output: int8 of that shape.
+    """
+
+    bias: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """``clip(x, low, high)`` without a change of scale; int8, any shape."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """Any function of one int8 value: ``table[x + 128]``.
+
+    Inputs: x int8, any shape; table int8 ``[256]``, constant. Output: int8 of x's shape.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Softmax:
+    """Softmax over the last axis, from a table of exponentials.
+
+    With ``e = table[max(x) - x]`` the result is
+    ``clip(round_half_even(e / sum(e) / scale) + zero_point, -128, 127)``, divisions in float64.
+
+    Inputs: x int8, any shape; table int32 ``[256]``, constant: entry k is
+    ``round(2**30 * exp(-k * x_scale * beta))``. Output: int8 of x's shape.
+    """
+
+    scale: float
+    zero_point: int
