@@ -2,7 +2,8 @@
 
 The data are the 1797 test images of the UCI "Optical Recognition of Handwritten Digits" set
 (E. Alpaydin and C. Kaynak, 1998, https://doi.org/10.24432/C50P49, CC BY 4.0), which scikit-learn
-carries: 8x8 pixels of 0 to 16. One fifth of them, drawn by the seed, is held out.
+carries: 8x8 pixels of 0 to 16. One fifth of them, drawn by the seed, is held out; the set does not
+name the writers, so one may have images in both parts.
 
     pip install .[train]
     python benchmarks/train_digits.py --out api/demo
