@@ -39,7 +39,8 @@ def enlarge(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         Shape (n, 1, 16, 16).
     """
     doubled = pixels.repeat(2, axis=1).repeat(2, axis=2)
-    return doubled[:, None].astype(np.float32) / np.float32(PIXEL_MAX)
+    inputs: npt.NDArray[np.float32] = doubled[:, None].astype(np.float32) / np.float32(PIXEL_MAX)
+    return inputs
 
 
 def load_samples() -> Samples:
