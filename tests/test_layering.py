@@ -40,7 +40,7 @@ LAYERS = {
 #: What files of a matching path, relative to the repository, may import besides.
 EXCEPTIONS = {
     "sim/rtl*": layer("hw"),
-    "compiler/readers/*": layer("", "flatbuffers onnx tflite"),
+    "compiler/readers/*": layer("", "flatbuffers google onnx tflite"),
 }
 
 
