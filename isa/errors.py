@@ -18,7 +18,7 @@ class TilewrightError(Exception):
 
 
 class ConfigError(TilewrightError):
-    """A configuration is not a machine that can be built, or is not the one a program was made for."""
+    """A configuration cannot be built, or is not the one that a program was made for."""
 
 
 class ProgramError(TilewrightError):

@@ -53,7 +53,7 @@ class VectorTarget(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmUop:
-    """One product of the array: ``acc[dst] += inp[src] @ wgt[wgt].T``, offsets to the instruction."""
+    """One product, ``acc[dst] += inp[src] @ wgt[wgt].T``, as offsets to the instruction."""
 
     dst: Annotated[int, Operand("acc_index_bits", "entry of `acc`")] = 0
     src: Annotated[int, Operand("inp_index_bits", "entry of `inp`")] = 0
@@ -86,9 +86,7 @@ class VectorLoop:
     """One loop level of `Vector`."""
 
     extent: Annotated[int, Operand(EXTENT_BITS, "iterations, at least 1")] = 1
-    dst: Annotated[
-        int, Operand("result_index_bits", "added to the target index per iteration")
-    ] = 0
+    dst: Annotated[int, Operand("result_index_bits", "added to the target index per iteration")] = 0
     src: Annotated[int, Operand("operand_bits", "added to the operand address per iteration")] = 0
     coef: Annotated[int, Operand("coef_index_bits", "added to the `coef` index per iteration")] = 0
     prm: Annotated[int, Operand("prm_index_bits", "added to the `prm` index per iteration")] = 0

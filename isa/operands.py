@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, get_type_hints
 
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.memo import memoize
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class OperandField:
-    """One scalar operand in encoding order: a path such as ``loops.0.extent`` and its annotation."""
+    """One scalar operand: a path such as ``loops.0.extent`` and its annotation."""
 
     path: str
     operand: Operand
@@ -40,7 +40,7 @@ class OperandField:
     kind: type[Any]
 
 
-@lru_cache(maxsize=None)
+@memoize
 def operand_fields(cls: type[Any]) -> tuple[OperandField, ...]:
     """List the scalar operands of an annotated dataclass in encoding order, nested ones flattened.
 
