@@ -1,0 +1,144 @@
+"""Kernels: what one pass of the accelerator over an output tensor computes, still without tiles."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.isa.instructions import VectorOperation
+
+IntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Geometry of a sliding window; 1x1 with stride 1 for element-wise work."""
+
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    #: Rows above and columns left of the image that the first window covers.
+    before: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    #: What positions outside the image read.
+    pad_value: int = 0
+
+    @property
+    def taps(self) -> int:
+        """Positions of the window."""
+        return self.kernel[0] * self.kernel[1]
+
+    def span(self, axis: int, first: int, count: int, size: int) -> "Extent":
+        """Rows or columns of an image of `size` that outputs `first` to `first + count - 1` read."""
+        begin = first * self.stride[axis] - self.before[axis]
+        reach = (count - 1) * self.stride[axis] + (self.kernel[axis] - 1) * self.dilation[axis] + 1
+        inside_begin = min(max(begin, 0), size)
+        inside_end = min(max(begin + reach, inside_begin), size)
+        pad_before = min(max(-begin, 0), reach)
+        return Extent(
+            begin=inside_begin,
+            count=inside_end - inside_begin,
+            pad_before=pad_before,
+            pad_after=reach - pad_before - (inside_end - inside_begin),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """A stretch of an image's axis with the padding around it."""
+
+    begin: int
+    count: int
+    pad_before: int
+    pad_after: int
+
+    @property
+    def reach(self) -> int:
+        """Length with padding."""
+        return self.pad_before + self.count + self.pad_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requantisation:
+    """Parameters per output channel, and the range of the result."""
+
+    #: int32, ``[channels]``.
+    bias: IntArray
+    #: Below 2**24, ``[channels]``.
+    multiplier: IntArray
+    #: Below 64, ``[channels]``.
+    shift: IntArray
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """A tensor that is added to a kernel's int8 result before it is stored."""
+
+    tensor: str
+    #: int16 factor of the kernel's result.
+    own_coefficient: int
+    #: int16 factor of `tensor`.
+    coefficient: int
+    scale: Requantisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixKernel:
+    """A convolution on the array, requantised, with an optional residual addition."""
+
+    name: str
+    source: str
+    output: str
+    window: Window
+    #: ``[O, kh, kw, I / groups]``, values in -255..255.
+    weights: IntArray
+    groups: int
+    scale: Requantisation
+    residual: Residual | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSource:
+    """A tensor that a lane kernel reads, from some channel block, row and column on."""
+
+    tensor: str
+    block: int = 0
+    row: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneKernel:
+    """Work of the vector engine, channel by channel: windows, additions, copies, tables.
+
+    With one source the window's positions are combined; with two, the same position of both.
+    """
+
+    name: str
+    sources: tuple[LaneSource, ...]
+    output: str
+    window: Window
+    operation: VectorOperation
+    #: int16 ``[taps or sources, channels]`` for `VectorOperation.MAC`.
+    coefficients: IntArray | None = None
+    #: Requantisation, or None to clip to `low` and `high` only.
+    scale: Requantisation | None = None
+    #: Further scales for windows that cover fewer positions, by their number of positions.
+    border: tuple[tuple[int, Requantisation], ...] = ()
+    low: int = -128
+    high: int = 127
+    #: int8 ``[256]`` look-up table applied last.
+    table: npt.NDArray[np.int8] | None = None
+    #: Rows and columns that are computed.
+    rows: int
+    columns: int
+    #: Channels that are computed.
+    channels: int
+    #: Block, row and column of the output tensor where the result begins.
+    target: tuple[int, int, int] = (0, 0, 0)
+
+
+Kernel: TypeAlias = MatrixKernel | LaneKernel
