@@ -1,0 +1,217 @@
+"""Evaluation of a graph in numpy: the definition that every device must equal bit for bit."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from typing_extensions import assert_never
+
+from tilewright.compiler.evaluate_convolution import convolve, convolve_float
+from tilewright.compiler.evaluate_elementwise import (
+    add,
+    apply_function,
+    dequantize,
+    dequantize_weights,
+    float_softmax,
+    quantize,
+    rescale,
+    softmax,
+)
+from tilewright.compiler.evaluate_pooling import average_pool, float_average_pool, max_pool
+from tilewright.compiler.graph import Array, Graph, Node
+from tilewright.compiler.operators import (
+    Add,
+    AveragePool2d,
+    Clip,
+    Concat,
+    Conv2d,
+    Dequantize,
+    DequantizeWeights,
+    FloatAdd,
+    FloatAveragePool2d,
+    FloatClip,
+    FloatConv2d,
+    FloatDense,
+    FloatSoftmax,
+    FloatUnary,
+    Lookup,
+    MaxPool2d,
+    Operator,
+    Pad,
+    Quantize,
+    Reinterpret,
+    Requantize,
+    Reshape,
+    Slice,
+    Softmax,
+    Transpose,
+)
+from tilewright.isa.errors import InputError
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs of `graph` for `inputs`.
+
+    Parameters
+    ----------
+    graph
+        Any graph; an integer graph is evaluated exactly, a float one in float32.
+    inputs
+        One array per graph input. All may hold several times the batch of the graph along axis 0:
+        the graph is then evaluated for all these samples at once.
+
+    Raises
+    ------
+    InputError
+        If an input is missing, unknown, not a number, or of the wrong shape or element type.
+    """
+    last_use = {name: index for index, node in enumerate(graph.nodes) for name in node.inputs}
+    kept = {*graph.outputs, *graph.constants}
+    values = _starting_values(graph, inputs)
+    samples = _samples(graph, inputs)
+    for index, node in enumerate(graph.nodes):
+        values[node.outputs[0]] = evaluate_node(graph, node, values, samples)
+        for name in set(node.inputs) - kept:
+            if last_use[name] == index:
+                del values[name]
+    return {name: values[name] for name in graph.outputs}
+
+
+def evaluate_all(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return every tensor of `graph` for `inputs`, which are as for `evaluate`."""
+    values = _starting_values(graph, inputs)
+    for name, value in evaluate_stepwise(graph, values, _samples(graph, inputs)):
+        values[name] = value
+    return values
+
+
+def evaluate_stepwise(
+    graph: Graph, values: dict[str, Array], samples: int = 1
+) -> Iterator[tuple[str, Array]]:
+    """Yield name and value of each node's output; the caller stores them, or others, in `values`.
+
+    What stands in `values` under a tensor's name is what later nodes read, so a caller can feed
+    every layer the result of another implementation.
+    """
+    for node in graph.nodes:
+        yield node.outputs[0], evaluate_node(graph, node, values, samples)
+
+
+def evaluate_node(graph: Graph, node: Node, values: Mapping[str, Array], samples: int = 1) -> Array:
+    """Return the output of one node of `graph`; `samples` is how often its batch is repeated."""
+    operands = tuple(values[name] for name in node.inputs)
+    if samples > 1:
+        return _apply(_repeat_batch(node.op, samples), operands)
+    return _apply(node.op, operands)
+
+
+def _starting_values(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    for name in inputs:
+        if name not in graph.inputs:
+            raise InputError(
+                f"graph {graph.name!r} has no input {name!r}",
+                hint=f"its inputs are {', '.join(graph.inputs)}",
+            )
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if name not in inputs:
+            raise InputError(f"input {name!r} is missing")
+        value = inputs[name]
+        fits = value.ndim == len(tensor.shape) and value.shape[1:] == tensor.shape[1:]
+        if value.dtype != tensor.dtype.numpy or not fits:
+            raise InputError(
+                f"input {name!r} must be {tensor.type}, not {value.dtype}{list(value.shape)}"
+            )
+        if value.dtype.kind == "f" and np.isnan(value).any():
+            raise InputError(f"input {name!r} holds values that are not a number")
+    return {**graph.constants, **inputs}
+
+
+def _samples(graph: Graph, inputs: Mapping[str, Array]) -> int:
+    """Return how many times the batch of the graph the inputs hold."""
+    samples = set()
+    for name in graph.inputs:
+        shape = graph.tensors[name].shape
+        if not shape or inputs[name].shape == shape:
+            samples.add(1)
+        elif inputs[name].shape[0] % shape[0] or not inputs[name].shape[0]:
+            raise InputError(
+                f"input {name!r} must hold a multiple of {shape[0]} samples, "
+                f"not {inputs[name].shape[0]}"
+            )
+        else:
+            samples.add(inputs[name].shape[0] // shape[0])
+    if len(samples) > 1:
+        raise InputError(f"the inputs hold different numbers of samples: {sorted(samples)}")
+    return samples.pop() if samples else 1
+
+
+def _repeat_batch(op: Operator, samples: int) -> Operator:
+    """Return `op` for a batch `samples` times as large; most operators do not depend on it."""
+    match op:
+        case Reshape(shape=shape) if shape:
+            return Reshape(shape=(shape[0] * samples, *shape[1:]))
+        case Slice() if op.begin and (op.begin[0], op.stride[0]) == (0, 1):
+            return Slice(begin=op.begin, end=(op.end[0] * samples, *op.end[1:]), stride=op.stride)
+        case Transpose(permutation=permutation) if permutation and permutation[0]:
+            raise InputError("a graph that moves the batch axis takes one batch at a time")
+        case _:
+            return op
+
+
+def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
+    """Evaluate one operator: one case each."""
+    x = operands[0]
+    match op:
+        case Conv2d():
+            return convolve(op, *operands)
+        case Add():
+            return add(op, *operands)
+        case AveragePool2d():
+            return average_pool(op, x)
+        case MaxPool2d():
+            return max_pool(op, x)
+        case Requantize():
+            return rescale(op, x)
+        case Clip(low=low, high=high):
+            return np.clip(x, low, high).astype(np.int8)
+        case Lookup():
+            return operands[1][x.astype(np.int32) + 128]
+        case Softmax():
+            return softmax(op, *operands)
+        case Reshape(shape=shape):
+            return x.reshape(shape)
+        case Transpose(permutation=permutation):
+            return np.ascontiguousarray(x.transpose(permutation))
+        case Slice():
+            ranges = zip(op.begin, op.end, op.stride, strict=True)
+            return np.ascontiguousarray(x[tuple(slice(*bounds) for bounds in ranges)])
+        case Pad(before=before, after=after, value=value):
+            widths = tuple(zip(before, after, strict=True))
+            return np.pad(x, widths, constant_values=x.dtype.type(value))
+        case Concat(axis=axis):
+            return np.concatenate(operands, axis=axis)
+        case Quantize():
+            return quantize(op, x)
+        case Dequantize():
+            return dequantize(op, x)
+        case DequantizeWeights():
+            return dequantize_weights(op, *operands)
+        case Reinterpret(dtype=dtype):
+            return (x.view(np.uint8) ^ np.uint8(0x80)).view(dtype.numpy)
+        case FloatConv2d():
+            return convolve_float(op, *operands)
+        case FloatDense():
+            product: Array = x @ operands[1].T
+            return product + operands[2] if len(operands) == 3 else product
+        case FloatAdd():
+            return np.add(*operands)
+        case FloatAveragePool2d():
+            return float_average_pool(op, x)
+        case FloatClip(low=low, high=high):
+            return np.clip(x, np.float32(low), np.float32(high))
+        case FloatSoftmax():
+            return float_softmax(op, x)
+        case FloatUnary():
+            return apply_function(op, x)
+        case _:
+            assert_never(op)

@@ -1,0 +1,271 @@
+"""The integer form of each real operator: scales and zero points folded into integer parameters."""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tilewright.compiler.evaluate_elementwise import apply_function
+from tilewright.compiler.evaluate_pooling import window_counts
+from tilewright.compiler.graph import Array, Node
+from tilewright.compiler.operators import (
+    INT8_MAX,
+    INT8_MIN,
+    Add,
+    AveragePool2d,
+    BorderScale,
+    Clip,
+    Conv2d,
+    DataType,
+    FloatAveragePool2d,
+    FloatClip,
+    FloatConv2d,
+    FloatSoftmax,
+    FloatUnary,
+    Pad,
+    Pair,
+    Requantize,
+)
+from tilewright.isa.errors import ModelError
+from tilewright.isa.integers import split_scale
+
+#: Coefficients of `Add` are int16.
+COEFFICIENT_MAX = DataType.INT16.limits[1]
+#: The largest entry of a table of exponentials.
+EXPONENTIAL_ONE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """Meaning of an int8 tensor: ``(q - zero_point) * scale``; the scale is a float32 number."""
+
+    scale: float
+    zero_point: int
+
+    @classmethod
+    def of(cls, scale: float, zero_point: int, dtype: DataType) -> "Quantisation":
+        """Return the int8 form of what a tensor of type `dtype` means."""
+        offset = 128 if dtype is DataType.UINT8 else 0
+        return cls(float(np.float32(scale)), zero_point - offset)
+
+    def steps(self, value: float) -> int:
+        """Return the int8 value nearest to a real number."""
+        steps = value / self.scale + self.zero_point
+        return round(min(max(steps, INT8_MIN), INT8_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class WeightValues:
+    """Constant integers and what they mean, per tensor or per channel along `axis`."""
+
+    values: Array
+    scale: Array
+    zero_point: Array
+    axis: int
+
+    @classmethod
+    def of_floats(cls, values: Array) -> "WeightValues":
+        """Return real constants, which are their own integers times 1."""
+        return cls(values, np.ones(1, np.float32), np.zeros(1, np.int32), 0)
+
+    def reshaped(self, shape: tuple[int, ...]) -> "WeightValues":
+        """Return the weights with axes of size 1 added behind the first."""
+        return replace(self, values=self.values.reshape(shape))
+
+    def centred(self) -> Array:
+        """Return the integers less their zero points, as int64."""
+        shape = [1] * self.values.ndim
+        if self.zero_point.size > 1:
+            shape[self.axis] = self.zero_point.size
+        return self.values.astype(np.int64) - self.zero_point.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionConstants:
+    """The constant operands of a `Conv2d`."""
+
+    weights: Array
+    bias: Array
+    multiplier: Array
+    shift: Array
+
+
+def convolution_parts(
+    op: FloatConv2d,
+    x: Quantisation,
+    weights: WeightValues,
+    bias: WeightValues | None,
+    target: Quantisation,
+    node: Node,
+) -> tuple[Conv2d, ConvolutionConstants]:
+    """Return the integer form of a convolution and its constants."""
+    where = f"node {node.name!r}"
+    if weights.values.dtype not in (np.int8, np.uint8):
+        raise ModelError(f"{where} has weights of {weights.values.dtype}, which are not quantised")
+    if weights.scale.size > 1 and weights.axis != 0:
+        raise ModelError(f"{where} has weights quantised along axis {weights.axis}")
+    centred = weights.centred()
+    outputs = centred.shape[0]
+    sums = centred.reshape(outputs, -1).sum(axis=1)
+    product = np.float32(x.scale) * weights.scale.astype(np.float32)
+    total = _bias(bias, product, outputs, where) - x.zero_point * sums
+    low, high = DataType.INT32.limits
+    if (total < low).any() or (total > high).any():
+        raise ModelError(f"{where} has a bias beyond 32 bits")
+    multiplier, shift = _split(product / np.float32(target.scale), where)
+    constants = ConvolutionConstants(
+        weights=_narrow(centred),
+        bias=total.astype(np.int32),
+        multiplier=np.broadcast_to(multiplier, outputs).astype(np.int32),
+        shift=np.broadcast_to(shift, outputs).astype(np.int32),
+    )
+    integer = Conv2d(
+        stride=op.stride,
+        pads=op.pads,
+        dilation=op.dilation,
+        groups=op.groups,
+        input_zero_point=x.zero_point,
+        zero_point=target.zero_point,
+        low=INT8_MIN,
+        high=INT8_MAX,
+    )
+    return integer, constants
+
+
+def add_operator(a: Quantisation, b: Quantisation, target: Quantisation, node: Node) -> Add:
+    """Return the integer form of a sum.
+
+    The coefficients are the best rational approximation of ``a.scale / b.scale``; the scale is taken
+    from the operand with the larger one, whose own contribution is then exact.
+    """
+    swapped = a.scale > b.scale
+    small, large = (b, a) if swapped else (a, b)
+    ratio = Fraction(small.scale) / Fraction(large.scale)
+    best = ratio.limit_denominator(COEFFICIENT_MAX)
+    small_coefficient, large_coefficient = best.numerator, best.denominator
+    real = np.float32(large.scale) / (np.float32(large_coefficient) * np.float32(target.scale))
+    multiplier, shift = _split(real, f"node {node.name!r}")
+    coefficients = (small_coefficient, large_coefficient)
+    a_coefficient, b_coefficient = reversed(coefficients) if swapped else coefficients
+    return Add(
+        a_coefficient=a_coefficient,
+        b_coefficient=b_coefficient,
+        bias=-(a.zero_point * a_coefficient + b.zero_point * b_coefficient),
+        multiplier=int(multiplier),
+        shift=int(shift),
+        zero_point=target.zero_point,
+        low=INT8_MIN,
+        high=INT8_MAX,
+    )
+
+
+def average_operator(
+    op: FloatAveragePool2d, size: Pair, x: Quantisation, target: Quantisation, node: Node
+) -> AveragePool2d:
+    """Return the integer form of an average over windows of an image of `size`."""
+    whole = op.kernel[0] * op.kernel[1]
+
+    def scale(count: int) -> Pair:
+        real = np.float32(x.scale) / (np.float32(target.scale) * np.float32(count))
+        multiplier, shift = _split(real, f"node {node.name!r}")
+        return int(multiplier), int(shift)
+
+    border: tuple[BorderScale, ...] = ()
+    if not op.count_include_pad:
+        counts = {int(count) for count in np.unique(window_counts(op, size))} - {whole}
+        border = tuple(
+            BorderScale(count=count, multiplier=scale(count)[0], shift=scale(count)[1])
+            for count in sorted(counts)
+        )
+    multiplier, shift = scale(whole)
+    return AveragePool2d(
+        kernel=op.kernel,
+        stride=op.stride,
+        pads=op.pads,
+        input_zero_point=x.zero_point,
+        multiplier=multiplier,
+        shift=shift,
+        border=border,
+        zero_point=target.zero_point,
+        low=INT8_MIN,
+        high=INT8_MAX,
+    )
+
+
+def requantize_operator(x: Quantisation, target: Quantisation, where: str) -> Requantize:
+    """Return the integer form of a change of scale."""
+    multiplier, shift = _split(np.float32(x.scale) / np.float32(target.scale), where)
+    return Requantize(
+        bias=-x.zero_point,
+        multiplier=int(multiplier),
+        shift=int(shift),
+        zero_point=target.zero_point,
+        low=INT8_MIN,
+        high=INT8_MAX,
+    )
+
+
+def clip_operator(op: FloatClip, quantisation: Quantisation) -> Clip:
+    """Return the integer form of a clip: its bounds rounded to steps."""
+    return Clip(low=quantisation.steps(op.low), high=quantisation.steps(op.high))
+
+
+def quantised_pad(op: Pad, quantisation: Quantisation | None, node: Node, *, offset: int) -> Pad:
+    """Return a padding of int8; without meaning, the value is an integer less `offset`."""
+    if quantisation is None:
+        steps = op.value - offset
+    else:
+        steps = quantisation.steps(op.value)
+        exact = (steps - quantisation.zero_point) * quantisation.scale
+        if not math.isclose(exact, op.value, rel_tol=1e-6, abs_tol=0.0):
+            raise ModelError(
+                f"node {node.name!r} pads with {op.value}, which is no quantised value"
+            )
+    if steps != int(steps) or not INT8_MIN <= steps <= INT8_MAX:
+        raise ModelError(f"node {node.name!r} pads with {op.value}, which is no 8-bit integer")
+    return replace(op, value=float(steps))
+
+
+def softmax_table(op: FloatSoftmax, x: Quantisation) -> Array:
+    """Return the exponentials of all differences between two int8 values, int32 ``[256]``."""
+    differences = np.arange(256) * (x.scale * op.beta)
+    return np.rint(EXPONENTIAL_ONE * np.exp(-differences)).astype(np.int32)
+
+
+def lookup_table(op: FloatUnary, x: Quantisation, target: Quantisation) -> Array:
+    """Return a function of all int8 values, int8 ``[256]``, computed in float64."""
+    values = (np.arange(INT8_MIN, INT8_MAX + 1) - x.zero_point) * x.scale
+    with np.errstate(over="ignore"):
+        results = apply_function(op, values.astype(np.float64))
+    steps = np.rint(results / target.scale) + target.zero_point
+    return np.clip(steps, INT8_MIN, INT8_MAX).astype(np.int8)
+
+
+def _bias(bias: WeightValues | None, product: Array, outputs: int, where: str) -> Array:
+    """Return a bias in units of the accumulator, int64 ``[O]``."""
+    if bias is None:
+        return np.zeros(outputs, dtype=np.int64)
+    integer = bias.values.dtype == np.int32
+    if integer and np.allclose(bias.scale, product, rtol=1e-3, atol=0.0):
+        return bias.centred()
+    real = bias.centred() if integer else bias.values.astype(np.float64)
+    steps = np.rint(real * bias.scale.astype(np.float64) / product.astype(np.float64))
+    low, high = DataType.INT32.limits
+    if not np.isfinite(steps).all() or (steps < low).any() or (steps > high).any():
+        raise ModelError(f"{where} has a bias beyond 32 bits")
+    return steps.astype(np.int64)
+
+
+def _narrow(weights: Array) -> Array:
+    """Return centred weights as int8 where they fit, else as int16."""
+    low, high = DataType.INT8.limits
+    fits = not weights.size or (weights.min() >= low and weights.max() <= high)
+    return weights.astype(np.int8 if fits else np.int16)
+
+
+def _split(scale: Array | np.float32, where: str) -> tuple[Array, Array]:
+    try:
+        return split_scale(scale)
+    except ValueError as error:
+        raise ModelError(f"{where} changes scales by {scale}, which is out of range") from error

@@ -1,0 +1,211 @@
+"""Pass: move transpositions towards the outputs until they cancel.
+
+    Transpose(p); Transpose(q)        ->  Transpose(p o q), nothing where that is the identity
+    f(Transpose(p)(x))                ->  Transpose(p)(f(x))          f element-wise
+    f(Transpose(p)(x), y)             ->  Transpose(p)(f(x, Transpose(p^-1)(y)))
+    Slice, Pad, Concat                ->  the same, with their axes permuted
+    Transpose that moves sizes of 1   ->  Reshape
+
+What is left stands in front of a Reshape, an operator with a layout of its own, or an output.
+"""
+
+from dataclasses import dataclass, replace
+
+from typing_extensions import assert_never
+
+from tilewright.compiler.graph import Graph, Node, Source, Tensor
+from tilewright.compiler.graph_builder import GraphBuilder
+from tilewright.compiler.operators import (
+    Add,
+    AveragePool2d,
+    Clip,
+    Concat,
+    Conv2d,
+    Dequantize,
+    DequantizeWeights,
+    FloatAdd,
+    FloatAveragePool2d,
+    FloatClip,
+    FloatConv2d,
+    FloatDense,
+    FloatSoftmax,
+    FloatUnary,
+    Lookup,
+    MaxPool2d,
+    Operator,
+    Pad,
+    Quantize,
+    Reinterpret,
+    Requantize,
+    Reshape,
+    Slice,
+    Softmax,
+    Transpose,
+)
+
+Permutation = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor of the old graph as a transposition, not yet carried out, of one of the new."""
+
+    base: str
+    permutation: Permutation
+
+
+def sink_transposes(graph: Graph) -> Graph:
+    """Return `graph` with its transpositions moved down and cancelled."""
+    rewrite = _Rewrite(graph)
+    for node in graph.nodes:
+        rewrite.visit(node)
+    return rewrite.finish()
+
+
+class _Rewrite:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._builder = GraphBuilder(graph.name)
+        self._builder.reserve(graph.outputs)
+        self._views: dict[str, View] = {}
+        self._carried_out: dict[View, str] = {}
+        for name in graph.inputs:
+            self._builder.add_input(graph.tensors[name])
+            self._bind(name, name)
+        for name, values in graph.constants.items():
+            self._bind(name, self._builder.add_constant(name, values))
+
+    def visit(self, node: Node) -> None:
+        """Rewrite one node."""
+        if isinstance(node.op, Transpose):
+            view = self._views[node.inputs[0]]
+            permutation = compose(view.permutation, node.op.permutation)
+            self._views[node.outputs[0]] = View(view.base, permutation)
+            return
+        permutation = self._common_permutation(node)
+        op = permuted(node.op, permutation) if permutation is not None else None
+        if permutation is None or op is None:
+            operands = [self._materialise(name) for name in node.inputs]
+            self._emit(node, node.op, operands, None)
+        else:
+            operands = [self._aligned(name, permutation) for name in node.inputs]
+            self._emit(node, op, operands, permutation)
+
+    def finish(self) -> Graph:
+        """Return the new graph."""
+        for name in self._graph.outputs:
+            tensor = self._graph.tensors[name]
+            if name in self._graph.inputs:
+                continue
+            produced = self._materialise(name)
+            self._builder.name_output(produced, name, source=tensor.source)
+        return self._builder.build(self._graph.outputs)
+
+    def _bind(self, old: str, new: str) -> None:
+        self._views[old] = View(new, tuple(range(len(self._builder.tensor(new).shape))))
+
+    def _common_permutation(self, node: Node) -> Permutation | None:
+        """Return the permutation that all operands of a node are brought to, None for none."""
+        for name in node.inputs:
+            view = self._views[name]
+            if view.permutation != tuple(sorted(view.permutation)):
+                return view.permutation
+        return None
+
+    def _aligned(self, name: str, permutation: Permutation) -> str:
+        """Return a tensor whose transposition by `permutation` is the old tensor `name`."""
+        view = self._views[name]
+        return self._transposed(View(view.base, compose(view.permutation, inverse(permutation))))
+
+    def _materialise(self, name: str) -> str:
+        return self._transposed(self._views[name])
+
+    def _transposed(self, view: View) -> str:
+        if view.permutation == tuple(sorted(view.permutation)):
+            return view.base
+        if view not in self._carried_out:
+            base = self._builder.tensor(view.base)
+            shape = tuple(base.shape[axis] for axis in view.permutation)
+            self._carried_out[view] = self._builder.add(
+                _transpose_or_reshape(base, view.permutation),
+                [view.base],
+                node=f"{view.base}/transposed",
+                scale=base.scale,
+                zero_point=base.zero_point,
+                source=_permuted_source(base, view.permutation),
+            )
+            assert self._builder.tensor(self._carried_out[view]).shape == shape
+        return self._carried_out[view]
+
+    def _emit(
+        self, node: Node, op: Operator, operands: list[str], permutation: Permutation | None
+    ) -> None:
+        old = self._graph.tensors[node.outputs[0]]
+        rank = len(old.shape)
+        order = permutation if permutation is not None else tuple(range(rank))
+        new = self._builder.add(
+            op,
+            operands,
+            node=node.name,
+            output=old.name,
+            scale=old.scale,
+            zero_point=old.zero_point,
+            source=_permuted_source(old, inverse(order)),
+            node_source=node.source,
+        )
+        self._views[old.name] = View(new, order)
+
+
+def permuted(op: Operator, permutation: Permutation) -> Operator | None:  # noqa: C901
+    """Return what `op` is on tensors from before a transposition, None where it has no such form."""
+    back = inverse(permutation)
+    match op:
+        case Quantize() | Dequantize() | Reinterpret() | FloatClip() | FloatUnary() | FloatAdd():
+            return op
+        case Add() | Requantize() | Clip():
+            return op
+        case FloatSoftmax():
+            return op if permutation[-1] == len(permutation) - 1 else None
+        case Slice(begin=begin, end=end, stride=stride):
+            return Slice(
+                begin=reorder(begin, back), end=reorder(end, back), stride=reorder(stride, back)
+            )
+        case Pad(before=before, after=after):
+            return replace(op, before=reorder(before, back), after=reorder(after, back))
+        case Concat(axis=axis):
+            return Concat(axis=permutation[axis])
+        case Conv2d() | AveragePool2d() | MaxPool2d() | FloatConv2d() | FloatAveragePool2d():
+            return None
+        case FloatDense() | DequantizeWeights() | Lookup() | Softmax() | Reshape() | Transpose():
+            return None
+        case _:
+            assert_never(op)
+
+
+def compose(first: Permutation, second: Permutation) -> Permutation:
+    """Return the permutation that is `first` followed by `second`."""
+    return tuple(first[axis] for axis in second)
+
+
+def inverse(permutation: Permutation) -> Permutation:
+    """Return the permutation that undoes another."""
+    return tuple(permutation.index(axis) for axis in range(len(permutation)))
+
+
+def reorder(items: tuple[int, ...], permutation: Permutation) -> tuple[int, ...]:
+    """Return `items` in the order that `permutation` gives to the axes they belong to."""
+    return tuple(items[axis] for axis in permutation)
+
+
+def _transpose_or_reshape(base: Tensor, permutation: Permutation) -> Operator:
+    shape = tuple(base.shape[axis] for axis in permutation)
+    longer = [axis for axis in permutation if base.shape[axis] != 1]
+    if longer == sorted(longer):
+        return Reshape(shape=shape)
+    return Transpose(permutation=permutation)
+
+
+def _permuted_source(tensor: Tensor, permutation: Permutation) -> Source | None:
+    if tensor.source is None or len(tensor.source.axes) != len(permutation):
+        return None
+    return replace(tensor.source, axes=reorder(tensor.source.axes, permutation))

@@ -1,0 +1,207 @@
+"""ONNX files as plain data: decoded, checked for size and free of protocol buffers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.compiler.graph import Array
+from tilewright.compiler.graph_builder import MAX_ELEMENTS
+from tilewright.isa.errors import ModelError
+
+Attribute: TypeAlias = int | float | str | tuple[int, ...] | tuple[float, ...] | Array
+Dimension: TypeAlias = int | str
+
+#: TensorProto.DataType (onnx.proto3) to numpy, and the field holding the values outside raw_data.
+ELEMENT_TYPES: Mapping[int, tuple[str, str]] = {
+    1: ("float32", "float_data"),
+    2: ("uint8", "int32_data"),
+    3: ("int8", "int32_data"),
+    4: ("uint16", "int32_data"),
+    5: ("int16", "int32_data"),
+    6: ("int32", "int32_data"),
+    7: ("int64", "int64_data"),
+    9: ("bool", "int32_data"),
+    11: ("float64", "double_data"),
+}
+
+
+#: Most axes of a tensor; more is taken for damage.
+MAX_AXES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxValue:
+    """A graph input: element type as in `ELEMENT_TYPES`, sizes or symbolic names per axis."""
+
+    name: str
+    element_type: int
+    shape: tuple[Dimension, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxNode:
+    """One node; `label` names it in messages."""
+
+    name: str
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+
+    @property
+    def label(self) -> str:
+        """The node as an error message names it."""
+        return f"node {self.name!r} ({self.op_type})"
+
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer attribute."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, int):
+            raise ModelError(f"{self.label} needs an integer {name!r}")
+        return value
+
+    def integers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """Return an attribute that is a list of integers."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, tuple):
+            raise ModelError(f"{self.label} needs a list of integers {name!r}")
+        return tuple(int(item) for item in value)
+
+    def real(self, name: str, default: float) -> float:
+        """Return a float attribute."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, float) or not math.isfinite(value):
+            raise ModelError(f"{self.label} needs a finite number {name!r}")
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        """Return a string attribute."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, str):
+            raise ModelError(f"{self.label} needs a string {name!r}")
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxModel:
+    """The main graph of a model file; `opset` is the version of the default domain."""
+
+    name: str
+    opset: int
+    nodes: tuple[OnnxNode, ...]
+    initializers: Mapping[str, Array]
+    inputs: tuple[OnnxValue, ...]
+    outputs: tuple[str, ...]
+
+
+def decode_onnx(data: bytes) -> OnnxModel:
+    """Decode the bytes of an ONNX file.
+
+    Raises
+    ------
+    ModelError
+        If they are not an ONNX model or are damaged.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _model(onnx.ModelProto.FromString(data))
+    except DecodeError as error:
+        raise ModelError("the file is not an ONNX model, or is damaged") from error
+    except UnicodeDecodeError as error:
+        raise ModelError("the ONNX model is damaged: a name is not valid UTF-8") from error
+
+
+def _model(model: Any) -> OnnxModel:
+    graph = model.graph
+    if not graph.node:
+        raise ModelError("the file is not an ONNX model, or holds no nodes")
+    opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if not opsets:
+        raise ModelError("the ONNX model does not say which operator set it uses")
+    initializers = {tensor.name: _array(tensor) for tensor in graph.initializer}
+    if graph.sparse_initializer:
+        raise ModelError("the ONNX model has sparse initializers, which are not supported")
+    return OnnxModel(
+        name=graph.name or "onnx",
+        opset=max(opsets),
+        nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
+        initializers=initializers,
+        inputs=tuple(_value(value) for value in graph.input if value.name not in initializers),
+        outputs=tuple(value.name for value in graph.output),
+    )
+
+
+def _value(value: Any) -> OnnxValue:
+    if not value.type.HasField("tensor_type"):
+        raise ModelError(f"input {value.name!r} is not a tensor")
+    tensor = value.type.tensor_type
+    shape: tuple[Dimension, ...] | None = None
+    if tensor.HasField("shape"):
+        shape = tuple(
+            axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?"
+            for axis in tensor.shape.dim
+        )
+    return OnnxValue(name=value.name, element_type=tensor.elem_type, shape=shape)
+
+
+def _node(node: Any, index: int) -> OnnxNode:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return OnnxNode(
+        name=node.name or f"{node.op_type}_{index}",
+        op_type=node.op_type,
+        domain=domain,
+        inputs=tuple(node.input),
+        outputs=tuple(node.output),
+        attributes={item.name: _attribute(item, node) for item in node.attribute},
+    )
+
+
+def _attribute(item: Any, node: Any) -> Attribute:
+    kinds = type(item)
+    if item.type == kinds.INT:
+        return int(item.i)
+    if item.type == kinds.FLOAT:
+        return float(item.f)
+    if item.type == kinds.STRING:
+        return bytes(item.s).decode()
+    if item.type == kinds.INTS:
+        return tuple(item.ints)
+    if item.type == kinds.FLOATS:
+        return tuple(item.floats)
+    if item.type == kinds.TENSOR:
+        return _array(item.t)
+    raise ModelError(
+        f"node {node.name!r} ({node.op_type}) has attribute {item.name!r} of a type "
+        "that is not supported"
+    )
+
+
+def _array(tensor: Any) -> Array:
+    where = f"tensor {tensor.name!r}"
+    if tensor.data_type not in ELEMENT_TYPES:
+        raise ModelError(f"{where} has element type {tensor.data_type}, which is not supported")
+    if tensor.data_location == type(tensor).EXTERNAL:
+        raise ModelError(f"{where} lies in another file, which is not supported")
+    name, field = ELEMENT_TYPES[tensor.data_type]
+    dtype = np.dtype(name)
+    shape = tuple(tensor.dims)
+    if len(shape) > MAX_AXES or any(not 0 <= size <= MAX_ELEMENTS for size in shape):
+        raise ModelError(f"{where} has an impossible shape: {list(shape)}")
+    if tensor.HasField("raw_data"):
+        elements, rest = divmod(len(tensor.raw_data), dtype.itemsize)
+        values = np.frombuffer(tensor.raw_data, dtype.newbyteorder("<")) if not rest else None
+    else:
+        values = np.array(getattr(tensor, field))
+        elements = values.size
+    if values is None or elements != math.prod(shape):
+        raise ModelError(f"{where} of shape {list(shape)} does not have as many values")
+    converted = values.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(converted, values):
+        raise ModelError(f"{where} holds values that are not {name}")
+    return converted.reshape(shape)

@@ -1,0 +1,246 @@
+"""What translating an ONNX graph needs: names, constants, quantisation parameters, layout."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.compiler.graph import Array, Source
+from tilewright.compiler.graph_builder import GraphBuilder
+from tilewright.compiler.operators import (
+    DataType,
+    Dequantize,
+    DequantizeWeights,
+    Operator,
+    Quantize,
+    Transpose,
+)
+from tilewright.compiler.readers.onnx_file import OnnxNode
+from tilewright.isa.errors import ModelError
+
+CHANNELS_LAST = (0, 2, 3, 1)
+CHANNELS_FIRST = (0, 3, 1, 2)
+
+
+class OnnxTranslation:
+    """The state of one translation.
+
+    ONNX images are NCHW, the graph's operators want NHWC: `channels_last` and `channels_first` put
+    transpositions around such operators, and a later pass cancels them.
+    """
+
+    def __init__(self, builder: GraphBuilder, opset: int, outputs: Sequence[str]) -> None:
+        self.builder = builder
+        self.opset = opset
+        self.constants: dict[str, Array] = {}
+        self._tensors: dict[str, str] = {}
+        self._outputs = frozenset(outputs)
+
+    def bind(self, name: str, tensor: str) -> None:
+        """Let the ONNX value `name` be the graph's `tensor`."""
+        if name in self._tensors or name in self.constants:
+            raise ModelError(f"tensor {name!r} is defined twice")
+        self._tensors[name] = tensor
+
+    def bound(self, name: str) -> str | None:
+        """Return the graph's tensor for the ONNX value `name`, None where there is none."""
+        return self._tensors.get(name)
+
+    def has_input(self, node: OnnxNode, index: int) -> bool:
+        """Tell whether the optional input `index` is given."""
+        return index < len(node.inputs) and node.inputs[index] != ""
+
+    def tensor(self, node: OnnxNode, index: int = 0) -> str:
+        """Return the graph's tensor for input `index`, adding a constant where it is one."""
+        if not self.has_input(node, index):
+            raise ModelError(f"{node.label} lacks input {index}")
+        name = node.inputs[index]
+        if name not in self._tensors:
+            if name not in self.constants:
+                raise ModelError(f"{node.label} reads {name!r}, which nothing computes")
+            self._tensors[name] = self._add_constant(node, name)
+        return self._tensors[name]
+
+    def shape(self, node: OnnxNode, index: int = 0) -> tuple[int, ...]:
+        """Return the shape of input `index`."""
+        return self.builder.tensor(self.tensor(node, index)).shape
+
+    def image_size(self, node: OnnxNode) -> tuple[int, int]:
+        """Return height and width of the first input, an NCHW image."""
+        shape = self.shape(node)
+        if len(shape) != 4:
+            raise ModelError(f"{node.label} takes images NCHW only")
+        return shape[2], shape[3]
+
+    def constant(self, node: OnnxNode, index: int) -> Array:
+        """Return the values of input `index`, which must be constant."""
+        if not self.has_input(node, index):
+            raise ModelError(f"{node.label} lacks input {index}")
+        name = node.inputs[index]
+        if name not in self.constants:
+            raise ModelError(f"{node.label} needs a constant for input {index} ({name!r})")
+        return self.constants[name]
+
+    def integers(self, node: OnnxNode, index: int) -> tuple[int, ...]:
+        """Return a constant input that is a list of integers."""
+        values = self.constant(node, index)
+        if values.dtype.kind not in "iu":
+            raise ModelError(f"{node.label} needs integers for input {index}")
+        return tuple(int(value) for value in values.reshape(-1))
+
+    def scale(self, node: OnnxNode, index: int) -> float:
+        """Return a per-tensor scale."""
+        values = self.scales(node, index)
+        if values.size != 1:
+            raise ModelError(f"{node.label} quantises an activation per channel")
+        return float(values[0])
+
+    def scales(self, node: OnnxNode, index: int) -> Array:
+        """Return scales, one or one per channel, as float32 ``[n]``."""
+        values = self.constant(node, index).reshape(-1).astype(np.float32)
+        if not values.size or not np.isfinite(values).all() or (values <= 0).any():
+            raise ModelError(f"{node.label} has a scale that is not a positive number")
+        return values
+
+    def zero_points(self, node: OnnxNode, index: int) -> tuple[Array, DataType]:
+        """Return zero points as int32 ``[n]`` and their type, which is that of the tensor."""
+        if not self.has_input(node, index):
+            return np.zeros(1, dtype=np.int32), DataType.UINT8
+        values = self.constant(node, index)
+        if values.dtype not in (np.uint8, np.int8, np.int32) or not values.size:
+            raise ModelError(
+                f"{node.label} quantises to {values.dtype}; only int8 and uint8 are supported"
+            )
+        return values.reshape(-1).astype(np.int32), DataType(str(values.dtype))
+
+    def zero_point(self, node: OnnxNode, index: int) -> tuple[int, DataType]:
+        """Return a per-tensor zero point and its type."""
+        values, dtype = self.zero_points(node, index)
+        if values.size != 1 or dtype is DataType.INT32:
+            raise ModelError(f"{node.label} needs one int8 or uint8 zero point")
+        return int(values[0]), dtype
+
+    def add(self, node: OnnxNode, op: Operator, inputs: Sequence[str], part: str = "") -> str:
+        """Add a node of the graph for (a `part` of) an ONNX node and return its output."""
+        name = f"{node.name}/{part}" if part else node.name
+        return self.builder.add(op, inputs, node=name, node_source=node.name)
+
+    def finish(self, node: OnnxNode, op: Operator, inputs: Sequence[str]) -> None:
+        """Add the graph's node that computes the one output of an ONNX node."""
+        name = self.output(node)
+        tensor = self.builder.add(
+            op,
+            inputs,
+            node=node.name,
+            output=name,
+            exact=name in self._outputs,
+            node_source=node.name,
+        )
+        self.builder.describe(tensor, source=self._source(name, tensor))
+        self.bind(name, tensor)
+
+    def channels_last(self, node: OnnxNode, index: int = 0) -> str:
+        """Return input `index`, an image or a kernel, with the channels moved to the end."""
+        return self.to_channels_last(node, self.tensor(node, index))
+
+    def finish_image(self, node: OnnxNode, op: Operator, inputs: Sequence[str]) -> None:
+        """Do as `finish` for an operator on NHWC, whose result ONNX sees as NCHW."""
+        image = self.add(node, op, inputs)
+        self.finish(node, Transpose(permutation=CHANNELS_FIRST), [image])
+
+    def set_constant(self, node: OnnxNode, values: Array) -> None:
+        """Let the one output of a node be constant."""
+        name = self.output(node)
+        if name in self._tensors or name in self.constants:
+            raise ModelError(f"tensor {name!r} is defined twice")
+        self.constants[name] = values
+
+    def dequantized(self, node: OnnxNode, index: int, part: str, axis: int = 0) -> str:
+        """Return a quantised input as real numbers; scale and zero point are the two after it.
+
+        A constant may be quantised per channel, along `axis`.
+        """
+        x = self.tensor(node, index)
+        if node.inputs[index] in self.constants:
+            operands = self._constant_operands(node, index)
+            return self.add(node, DequantizeWeights(axis=axis), operands, part)
+        zero_point, _ = self.zero_point(node, index + 2)
+        op = Dequantize(scale=self.scale(node, index + 1), zero_point=zero_point)
+        return self.add(node, op, [x], part)
+
+    def finish_dequantized_constant(self, node: OnnxNode, axis: int) -> None:
+        """Translate a whole node that dequantises a constant along `axis`."""
+        self.finish(node, DequantizeWeights(axis=axis), self._constant_operands(node, 0))
+
+    def dequantized_bias(self, node: OnnxNode, index: int, scales: tuple[int, int]) -> str:
+        """Return an int32 bias as real numbers; its scale is the product of the two at `scales`."""
+        if self.constant(node, index).dtype != np.int32:
+            raise ModelError(f"{node.label} needs an int32 bias")
+        x_scale, w_scale = (self.scales(node, position) for position in scales)
+        scale = (x_scale * w_scale).astype(np.float32)
+        name = node.inputs[index]
+        operands = [
+            self.tensor(node, index),
+            self.builder.add_constant(f"{name}/scale", scale),
+            self.builder.add_constant(f"{name}/zero_point", np.zeros(scale.shape, np.int32)),
+        ]
+        return self.add(node, DequantizeWeights(axis=0), operands, "bias")
+
+    def to_channels_last(self, node: OnnxNode, tensor: str) -> str:
+        """Return an NCHW `tensor` as NHWC."""
+        if len(self.builder.tensor(tensor).shape) != 4:
+            raise ModelError(f"{node.label} takes images NCHW only")
+        return self.add(node, Transpose(permutation=CHANNELS_LAST), [tensor], "channels_last")
+
+    def finish_quantized(
+        self, node: OnnxNode, op: Operator, inputs: Sequence[str], parameters: tuple[int, int]
+    ) -> None:
+        """Do as `finish` and quantise; `parameters` are the inputs with scale and zero point."""
+        self.finish(node, self._quantize(node, parameters), [self.add(node, op, inputs)])
+
+    def finish_quantized_image(
+        self, node: OnnxNode, op: Operator, inputs: Sequence[str], parameters: tuple[int, int]
+    ) -> None:
+        """Do as `finish_image` and quantise."""
+        image = self.add(node, op, inputs)
+        first = self.add(node, Transpose(permutation=CHANNELS_FIRST), [image], "channels_first")
+        self.finish(node, self._quantize(node, parameters), [first])
+
+    def output(self, node: OnnxNode) -> str:
+        """Return the name of the one output of a node."""
+        names = [name for name in node.outputs if name]
+        if len(names) != 1 or node.outputs[0] != names[0]:
+            raise ModelError(f"{node.label} has {len(names)} outputs instead of one")
+        return names[0]
+
+    def _constant_operands(self, node: OnnxNode, index: int) -> list[str]:
+        """Return the operands of `DequantizeWeights` for the constant input `index`."""
+        name = node.inputs[index]
+        scales = self.scales(node, index + 1)
+        zero_points = np.zeros(1, dtype=np.int32)
+        if self.has_input(node, index + 2):
+            zero_points, dtype = self.zero_points(node, index + 2)
+            if dtype.value != str(self.constants[name].dtype):
+                raise ModelError(f"{node.label} has a zero point of another type than its values")
+        if zero_points.size not in (1, scales.size):
+            raise ModelError(f"{node.label} has {zero_points.size} zero points")
+        return [
+            self.tensor(node, index),
+            self.builder.add_constant(f"{name}/scale", scales),
+            self.builder.add_constant(
+                f"{name}/zero_point", np.broadcast_to(zero_points, scales.shape)
+            ),
+        ]
+
+    def _quantize(self, node: OnnxNode, parameters: tuple[int, int]) -> Quantize:
+        scale, zero_point = parameters
+        value, dtype = self.zero_point(node, zero_point)
+        return Quantize(scale=self.scale(node, scale), zero_point=value, dtype=dtype)
+
+    def _source(self, name: str, tensor: str) -> Source:
+        return Source(name=name, axes=tuple(range(len(self.builder.tensor(tensor).shape))))
+
+    def _add_constant(self, node: OnnxNode, name: str) -> str:
+        values = self.constants[name]
+        if str(values.dtype) not in {dtype.value for dtype in DataType}:
+            raise ModelError(f"{node.label} computes with constant {name!r} of {values.dtype}")
+        return self.builder.add_constant(name, values)
