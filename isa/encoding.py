@@ -16,6 +16,7 @@ from tilewright.isa.instructions import (
     AnyUop,
     Instruction,
     Opcode,
+    instruction_name,
 )
 from tilewright.isa.memo import memoize
 from tilewright.isa.memories import UOP_BYTES
@@ -179,7 +180,7 @@ def decode_uops(cls: type[AnyUop], data: Bytes, config: AcceleratorConfig) -> Va
 
 
 def _instruction_name(opcode: Opcode, where: Sequence[int]) -> _Naming:
-    return lambda position: f"instruction {where[position]} ({opcode.name.lower()})"
+    return lambda position: instruction_name(opcode, where[position], position)
 
 
 def _uop_name(cls: type[AnyUop]) -> _Naming:
@@ -270,11 +271,15 @@ def _checked(rows: Any, fields_: Sequence[FieldLayout], name: _Naming) -> Values
     for index, row in enumerate(rows):
         for item, value in zip(fields_, row, strict=True):
             if not isinstance(value, (int, np.integer)) or not item.low <= value <= item.high:
-                raise ProgramError(
-                    f"{name(index)}: {item.field.path} must be an integer"
-                    f" from {item.low} to {item.high}, not {value!r}"
-                )
+                raise ProgramError(_does_not_fit(name(index), item, value))
     return np.array([[int(value) for value in row] for row in rows], dtype=np.int64)
+
+
+def _does_not_fit(name: str, item: FieldLayout, value: object) -> str:
+    return (
+        f"{name}: {item.field.path} must be an integer from {item.low} to {item.high},"
+        f" not {value!r:.40}"
+    )
 
 
 def _pack(values: Values, fields_: Sequence[FieldLayout], word_count: int) -> _Words:
@@ -297,9 +302,13 @@ def _unpack(words: _Words, fields_: Sequence[FieldLayout], name: _Naming) -> Val
         if offset + item.width > _WORD_BITS:
             bits = bits | words[:, word + 1] << np.uint64(_WORD_BITS - offset)
         bits = (bits & np.uint64((1 << item.width) - 1)).astype(np.int64)
-        if item.low < 0:
+        if item.field.operand.signed:
             bits = bits - ((bits > item.high).astype(np.int64) << item.width)
         values[:, column] = bits
+        below = np.flatnonzero(bits < item.low)
+        if below.size:
+            value = int(bits[below[0]])
+            raise ProgramError(_does_not_fit(name(int(below[0])), item, value))
     used = fields_[-1].position + fields_[-1].width
     for word in range(words.shape[1]):
         free = ~np.uint64((1 << min(max(used - word * _WORD_BITS, 0), _WORD_BITS)) - 1)

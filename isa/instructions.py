@@ -75,7 +75,7 @@ class VectorUop:
 class GemmLoop:
     """One loop level of `Gemm`."""
 
-    extent: Annotated[int, Operand(EXTENT_BITS, "iterations, at least 1")] = 1
+    extent: Annotated[int, Operand(EXTENT_BITS, "iterations", minimum=1)] = 1
     dst: Annotated[int, Operand("acc_index_bits", "added to the `acc` index per iteration")] = 0
     src: Annotated[int, Operand("inp_index_bits", "added to the `inp` index per iteration")] = 0
     wgt: Annotated[int, Operand("wgt_index_bits", "added to the `wgt` index per iteration")] = 0
@@ -85,7 +85,7 @@ class GemmLoop:
 class VectorLoop:
     """One loop level of `Vector`."""
 
-    extent: Annotated[int, Operand(EXTENT_BITS, "iterations, at least 1")] = 1
+    extent: Annotated[int, Operand(EXTENT_BITS, "iterations", minimum=1)] = 1
     dst: Annotated[int, Operand("result_index_bits", "added to the target index per iteration")] = 0
     src: Annotated[int, Operand("operand_bits", "added to the operand address per iteration")] = 0
     coef: Annotated[int, Operand("coef_index_bits", "added to the `coef` index per iteration")] = 0
@@ -123,8 +123,8 @@ class Load(Instruction):
     dst: Annotated[int, Operand("scratch_index_bits", "first entry that is written")]
     address: Annotated[int, Operand(ADDRESS_BITS, "DRAM byte address of the first row")] = 0
     entries: Annotated[int, Operand(EXTENT_BITS, "entries per row in DRAM, 0 for padding only")]
-    rows: Annotated[int, Operand(EXTENT_BITS, "rows per plane in DRAM")] = 1
-    planes: Annotated[int, Operand(EXTENT_BITS, "planes, at least 1")] = 1
+    rows: Annotated[int, Operand(EXTENT_BITS, "rows per plane in DRAM", minimum=1)] = 1
+    planes: Annotated[int, Operand(EXTENT_BITS, "planes", minimum=1)] = 1
     row_stride: Annotated[int, Operand(ADDRESS_BITS, "bytes from row to row")] = 0
     plane_stride: Annotated[int, Operand(ADDRESS_BITS, "bytes from plane to plane")] = 0
     pad_left: Annotated[int, Operand(PAD_BITS, "entries before each row")] = 0
@@ -158,7 +158,7 @@ class Gemm(Instruction):
 
     accumulate: Annotated[bool, Operand(1, "add each run to `acc` instead of overwriting")] = False
     uop_begin: Annotated[int, Operand("gemm_uop_index_bits", "first micro-op")] = 0
-    uop_count: Annotated[int, Operand("gemm_uop_count_bits", "micro-ops, at least 1")] = 1
+    uop_count: Annotated[int, Operand("gemm_uop_count_bits", "micro-ops", minimum=1)] = 1
     dst: Annotated[int, Operand("acc_index_bits", "base index into `acc`")] = 0
     src: Annotated[int, Operand("inp_index_bits", "base index into `inp`")] = 0
     wgt: Annotated[int, Operand("wgt_index_bits", "base index into `wgt`")] = 0
@@ -188,7 +188,7 @@ class Vector(Instruction):
     low: Annotated[int, Operand(8, "smallest result", signed=True)] = -128
     high: Annotated[int, Operand(8, "largest result", signed=True)] = 127
     uop_begin: Annotated[int, Operand("vector_uop_index_bits", "first micro-op")] = 0
-    uop_count: Annotated[int, Operand("vector_uop_count_bits", "micro-ops, at least 1")] = 1
+    uop_count: Annotated[int, Operand("vector_uop_count_bits", "micro-ops", minimum=1)] = 1
     dst: Annotated[int, Operand("result_index_bits", "base index into the target")] = 0
     src: Annotated[int, Operand("operand_bits", "base operand address")] = 0
     coef: Annotated[int, Operand("coef_index_bits", "base index into `coef`")] = 0
@@ -205,9 +205,9 @@ class Store(Instruction):
 
     src: Annotated[int, Operand("out_index_bits", "first entry that is read")]
     address: Annotated[int, Operand(ADDRESS_BITS, "DRAM byte address of the first row")]
-    entries: Annotated[int, Operand(EXTENT_BITS, "entries per row, at least 1")]
-    rows: Annotated[int, Operand(EXTENT_BITS, "rows per plane, at least 1")] = 1
-    planes: Annotated[int, Operand(EXTENT_BITS, "planes, at least 1")] = 1
+    entries: Annotated[int, Operand(EXTENT_BITS, "entries per row", minimum=1)]
+    rows: Annotated[int, Operand(EXTENT_BITS, "rows per plane", minimum=1)] = 1
+    planes: Annotated[int, Operand(EXTENT_BITS, "planes", minimum=1)] = 1
     row_stride: Annotated[int, Operand(ADDRESS_BITS, "bytes from row to row")] = 0
     plane_stride: Annotated[int, Operand(ADDRESS_BITS, "bytes from plane to plane")] = 0
 
@@ -232,6 +232,14 @@ INSTRUCTION_CLASSES: dict[Opcode, type[AnyInstruction]] = {
 }
 #: Either kind of micro-op.
 AnyUop: TypeAlias = GemmUop | VectorUop
+
+
+def instruction_name(opcode: Opcode, position: int, engine_position: int) -> str:
+    """Name an instruction in messages by its positions in the program and in its engine."""
+    engine = INSTRUCTION_CLASSES[opcode].engine
+    place = "" if engine is None else f" {engine_position}"
+    return f"instruction {position} ({opcode.name.lower()}{place})"
+
 
 #: Token channels that exist, as (giver, taker); gemm and store share no memory.
 TOKEN_CHANNELS: frozenset[tuple[Engine, Engine]] = frozenset(

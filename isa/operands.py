@@ -19,6 +19,8 @@ class Operand:
     meaning: str
     #: Two's complement instead of unsigned.
     signed: bool = False
+    #: Smallest value of an unsigned operand.
+    minimum: int = 0
 
     def width(self, config: AcceleratorConfig) -> int:
         """Width in bits for a configuration."""
@@ -27,7 +29,9 @@ class Operand:
     def limits(self, config: AcceleratorConfig) -> tuple[int, int]:
         """Smallest and largest value for a configuration."""
         width = self.width(config)
-        return (-(1 << width - 1), (1 << width - 1) - 1) if self.signed else (0, (1 << width) - 1)
+        if self.signed:
+            return -(1 << width - 1), (1 << width - 1) - 1
+        return self.minimum, (1 << width) - 1
 
 
 @dataclass(frozen=True, slots=True)
