@@ -14,21 +14,25 @@ QUEUE_CYCLES = 1
 TOKEN_CYCLES = 1
 #: From the start of a `Load` to its first address on the port, or its first padding entry.
 LOAD_START_CYCLES = 2
-#: From the last beat of data on the port to the write of the entry it completes.
-LOAD_WRITE_CYCLES = 1
+#: From a step of the write stage, which reads the data buffer, to the write of the scratchpad:
+#: alignment and write.
+LOAD_WRITE_CYCLES = 2
 #: `Load` instructions whose addresses may be sent before the oldest has been written.
 LOADS_AHEAD = 4
-#: From the start of a `Store` to its first beat on the port.
-STORE_START_CYCLES = 3
+#: From the start of a `Store` to its first step, which reads `out`.
+STORE_START_CYCLES = 2
+#: From a step of a `Store` to the beat that it completes on the port: scratchpad read, alignment.
+STORE_DATA_CYCLES = 2
 #: From the start of a `Gemm` or `Vector` to the issue of its first step.
 ISSUE_START_CYCLES = 2
 #: Stages of the gemm engine besides the adder tree: micro-op read, address, scratchpad read,
-#: operand register, multiply (two), run accumulate, accumulator read, accumulator write.
+#: operand register, multiply (two), run accumulate, accumulator read, accumulator add; the write
+#: follows.
 GEMM_FIXED_STAGES = 9
-#: Stages of the vector engine: micro-op read, address, scratchpad read, operand register,
-#: multiply (two), run accumulate, bias, scale (three), round, zero point and clip, look-up (two),
-#: write.
-VECTOR_STAGES = 16
+#: Stages of the vector engine: micro-op read, address, bank select, scratchpad read, operand
+#: register, multiply (two), run accumulate, bias, scale (three), shift (two), saturate, round and
+#: zero point, clip, look-up (two), write.
+VECTOR_STAGES = 19
 #: From the arrival of the last engine's completion to `FINISH`.
 FINISH_CYCLES = 1
 

@@ -12,6 +12,7 @@ from tilewright.isa.timing import (
     LOAD_START_CYCLES,
     LOAD_WRITE_CYCLES,
     LOADS_AHEAD,
+    STORE_DATA_CYCLES,
     STORE_START_CYCLES,
     VECTOR_STAGES,
     gemm_stages,
@@ -120,7 +121,7 @@ class StoreClock:
         busy = STORE_START_CYCLES + transfer.steps
         self.idle_from = self.free_from = last_step + 1
         memory_wait = self.idle_from - start - busy
-        finish = last_step + self._config.dram.write_latency_cycles
+        finish = last_step + STORE_DATA_CYCLES + self._config.dram.write_latency_cycles
         return Execution(last_step, finish, busy, memory_wait, transfer.data_bytes)
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.timing import LOAD_START_CYCLES, STORE_START_CYCLES
+from tilewright.isa.timing import LOAD_START_CYCLES, STORE_DATA_CYCLES, STORE_START_CYCLES
 from tilewright.sim.transfers import Transfer, TransferKey, make_transfer
 
 #: Shapes of transfers, and states per shape, that are remembered.
@@ -96,7 +96,8 @@ class StorePort:
 
     def __init__(self, config: AcceleratorConfig) -> None:
         self._config = config
-        self._latency = config.dram.write_latency_cycles
+        #: Cycles from the last step of a burst to its response.
+        self._latency = STORE_DATA_CYCLES + config.dram.write_latency_cycles
         self._gap = config.dram.burst_gap_cycles
         self._known: dict[TransferKey, _Remembered] = {}
         self._old_burst = STORE_START_CYCLES - 1 - self._latency
