@@ -51,7 +51,7 @@ def float_average_pool(op: FloatAveragePool2d, x: Array) -> Array:
 
 
 def window_counts(op: AveragePool2d | FloatAveragePool2d, size: Pair) -> Array:
-    """Return, per output position, how many elements of the window lie inside an image of `size`."""
+    """Return, per output position, how many elements of the window lie in an image of `size`."""
     inside = np.ones((1, *size, 1), dtype=np.int64)
     counts = _window_sums(pad_image(inside, op.pads, 0), op.kernel, op.stride)
     return counts[0, :, :, 0]

@@ -5,7 +5,7 @@ Clip(f(x; low, high); a, b)  ->  f(x; max(low, a), min(high, b))    f requantise
 
 from dataclasses import replace
 
-from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import Add, AveragePool2d, Clip, Conv2d, Operator, Requantize
 from tilewright.compiler.passes.rewrite import Rewrite
 

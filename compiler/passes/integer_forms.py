@@ -136,8 +136,8 @@ def convolution_parts(
 def add_operator(a: Quantisation, b: Quantisation, target: Quantisation, node: Node) -> Add:
     """Return the integer form of a sum.
 
-    The coefficients are the best rational approximation of ``a.scale / b.scale``; the scale is taken
-    from the operand with the larger one, whose own contribution is then exact.
+    The coefficients are the best rational approximation of ``a.scale / b.scale``; the scale is
+    taken from the operand with the larger one, whose own contribution is then exact.
     """
     swapped = a.scale > b.scale
     small, large = (b, a) if swapped else (a, b)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.compiler.graph import Graph, Node, Tensor
-from tilewright.compiler.operators import Conv2d, INT8_MAX, INT8_MIN, Pad, Requantize, Slice
+from tilewright.compiler.operators import INT8_MAX, INT8_MIN, Conv2d, Pad, Requantize, Slice
 from tilewright.compiler.passes.rewrite import Rewrite
 
 #: Largest selection matrix: beyond it, moving data costs less than multiplying.

@@ -156,8 +156,8 @@ class _Rewrite:
         self._views[old.name] = View(new, order)
 
 
-def permuted(op: Operator, permutation: Permutation) -> Operator | None:  # noqa: C901
-    """Return what `op` is on tensors from before a transposition, None where it has no such form."""
+def permuted(op: Operator, permutation: Permutation) -> Operator | None:
+    """Return `op` for tensors as they are before a transposition, None where there is no such."""
     back = inverse(permutation)
     match op:
         case Quantize() | Dequantize() | Reinterpret() | FloatClip() | FloatUnary() | FloatAdd():

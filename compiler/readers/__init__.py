@@ -1,1 +1,38 @@
 """Readers that turn model files into graphs."""
+
+from pathlib import Path
+
+from tilewright.compiler.graph import Graph
+from tilewright.isa.errors import ModelError
+
+#: Largest file that is read: protocol buffers and FlatBuffers end at 2 GiB.
+MAX_FILE_BYTES = 2**31 - 1
+
+__all__ = ["read_model"]
+
+
+def read_model(path: str | Path) -> Graph:
+    """Read a quantised network, in ONNX or TFLite form as its content says.
+
+    Returns the network as the file states it, real operators between quantised tensors;
+    `tilewright.compiler.passes.pipeline.lower_to_integer` makes the integer graph of it.
+
+    Raises
+    ------
+    ModelError
+        If the file cannot be read, is damaged, is not quantised, or uses what is not supported.
+    """
+    from tilewright.compiler.readers.onnx_reader import read_onnx
+    from tilewright.compiler.readers.tflite_file import is_tflite
+    from tilewright.compiler.readers.tflite_reader import read_tflite
+
+    file = Path(path)
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ModelError(f"{file} is larger than {MAX_FILE_BYTES} bytes")
+        data = file.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read {file}: {error.strerror}") from error
+    if is_tflite(data):
+        return read_tflite(data, file.stem)
+    return read_onnx(data, file.stem)
