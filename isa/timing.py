@@ -60,5 +60,9 @@ def cycles_per_entry(memory: Memory, config: AcceleratorConfig) -> tuple[int, in
 
 
 def fetch_burst_instructions(config: AcceleratorConfig) -> int:
-    """Instructions per fetch burst: half the fetch buffer, at most one longest burst."""
-    return max(1, min(config.fetch_entries // 2, config.burst_bytes // instruction_bytes(config)))
+    """Instructions per fetch burst: at most half the fetch buffer and one longest burst.
+
+    A power of two, so that a burst which begins at a multiple of its length crosses no page.
+    """
+    most = max(1, min(config.fetch_entries // 2, config.burst_bytes // instruction_bytes(config)))
+    return 1 << (most.bit_length() - 1)
