@@ -1,9 +1,9 @@
 """Bits of instructions and micro-ops, derived from their description: layout, encoder, decoder."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from tilewright.isa.instructions import (
 )
 from tilewright.isa.memo import memoize
 from tilewright.isa.memories import UOP_BYTES
-from tilewright.isa.operands import Operand, OperandField, operand_fields
+from tilewright.isa.operands import Operand, OperandField, operand_fields, parts
 
 #: Width of the opcode, the lowest bits of every instruction.
 OPCODE_BITS = max(Opcode).bit_length()
@@ -195,41 +195,24 @@ def _fields(cls: type[Any]) -> tuple[OperandField, ...]:
 
 
 @memoize
-def _parts(cls: type[Any]) -> tuple[tuple[str, type[Any], int], ...]:
-    """Fields of a description as (name, class, count); count 0 means a scalar of that class."""
-    hints = get_type_hints(cls, include_extras=True)
-    result = []
-    for field in fields(cls):
-        annotation = hints[field.name].__metadata__[0]
-        origin = hints[field.name].__origin__
-        if isinstance(annotation, Operand):
-            result.append((field.name, origin, 0))
-        else:
-            result.append((field.name, origin.__args__[0], annotation))
-    return tuple(result)
-
-
-@memoize
 def _flattener(cls: type[Any]) -> Callable[[Any], list[Any]]:
     """Make a function that lists the scalar values of an instance in layout order."""
-    parts = _parts(cls)
-    names = [name for name, _, _ in parts]
+    names = [part.name for part in parts(cls)]
     opcode = ["opcode"] if issubclass(cls, Instruction) else []
     get = attrgetter(*opcode, *names)
     nested = [
-        (position + len(opcode), _flattener(inner), count)
-        for position, (_, inner, count) in enumerate(parts)
-        if count
+        (position, part, _flattener(part.kind))
+        for position, part in enumerate(parts(cls), len(opcode))
+        if part.count
     ]
 
     def flatten(instance: Any) -> list[Any]:
         values = list(get(instance))
-        for position, flatten_inner, count in reversed(nested):
+        for position, part, flatten_inner in reversed(nested):
             items = values[position]
-            if len(items) != count:
-                name = parts[position - len(opcode)][0]
+            if len(items) != part.count:
                 raise ProgramError(
-                    f"{cls.__name__}.{name} must have {count} items, not {len(items)}"
+                    f"{cls.__name__}.{part.name} must have {part.count} items, not {len(items)}"
                 )
             values[position : position + 1] = [v for item in items for v in flatten_inner(item)]
         return values
@@ -239,16 +222,17 @@ def _flattener(cls: type[Any]) -> Callable[[Any], list[Any]]:
 
 def _build(cls: type[Any], values: Iterator[int], name: str) -> Any:
     arguments: dict[str, Any] = {}
-    for field, inner, count in _parts(cls):
-        if count:
-            arguments[field] = tuple(_build(inner, values, name) for _ in range(count))
+    for part in parts(cls):
+        if part.count:
+            items = (_build(part.kind, values, name) for _ in range(part.count))
+            arguments[part.name] = tuple(items)
         else:
             value = next(values)
             try:
-                arguments[field] = value if inner is int else inner(value)
+                arguments[part.name] = value if part.kind is int else part.kind(value)
             except ValueError:
                 raise ProgramError(
-                    f"{name}: {field} must be one of {_members(inner)}, not {value}"
+                    f"{name}: {part.name} must be one of {_members(part.kind)}, not {value}"
                 ) from None
     return cls(**arguments)
 

@@ -104,8 +104,12 @@ class Instruction:
     #: The engine that executes it; `Finish` runs in the dispatcher.
     engine: ClassVar[Engine | None]
 
-    wait: Annotated[int, Operand(len(Engine), "engines to take a token from, one bit each")] = 0
-    signal: Annotated[int, Operand(len(Engine), "engines to give a token to, one bit each")] = 0
+    wait: Annotated[
+        int, Operand(len(Engine), "engines to take a token from, one bit each", members=Engine)
+    ] = 0
+    signal: Annotated[
+        int, Operand(len(Engine), "engines to give a token to, one bit each", members=Engine)
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
