@@ -1,6 +1,6 @@
 """Evaluation of a graph in numpy: the definition that every device must equal bit for bit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from typing_extensions import assert_never
@@ -79,21 +79,10 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def evaluate_all(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return every tensor of `graph` for `inputs`, which are as for `evaluate`."""
     values = _starting_values(graph, inputs)
-    for name, value in evaluate_stepwise(graph, values, _samples(graph, inputs)):
-        values[name] = value
-    return values
-
-
-def evaluate_stepwise(
-    graph: Graph, values: dict[str, Array], samples: int = 1
-) -> Iterator[tuple[str, Array]]:
-    """Yield name and value of each node's output; the caller stores them, or others, in `values`.
-
-    What stands in `values` under a tensor's name is what later nodes read, so a caller can feed
-    every layer the result of another implementation.
-    """
+    samples = _samples(graph, inputs)
     for node in graph.nodes:
-        yield node.outputs[0], evaluate_node(graph, node, values, samples)
+        values[node.outputs[0]] = evaluate_node(graph, node, values, samples)
+    return values
 
 
 def evaluate_node(graph: Graph, node: Node, values: Mapping[str, Array], samples: int = 1) -> Array:

@@ -1,6 +1,6 @@
 """Emission of tasks: loads into rings, micro-op tables, constants, and the instructions on them."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -79,8 +79,14 @@ class Emitter:
         self.constants = constants
         self.tasks: list[Task] = []
         self.kernel = -1
+        self.layer = -1
         self._rings = {memory: Ring(memory, config) for memory in Memory}
         self._bank = 0
+
+    def begin_kernel(self, layer: int) -> None:
+        """Let the following tasks belong to a new kernel of a layer."""
+        self.kernel += 1
+        self.layer = layer
 
     def resident(self, memory: Memory, key: Hashable) -> Span | None:
         """Return the span that holds `key`, if it is on chip."""
@@ -138,10 +144,10 @@ class Emitter:
             self._append_load(load, part, None)
         return span
 
-    def load_uops(self, uops: Sequence[AnyUop], pinned: tuple[Span, ...] = ()) -> Span:
-        """Bring micro-ops on chip, unless they are there."""
-        memory = Memory.GUOP if isinstance(uops[0], GemmUop) else Memory.VUOP
-        return self.load_constant(memory, bytes(encode_uops(uops, self.config)), pinned)
+    def load_uops(self, cls: type[AnyUop], values: npt.ArrayLike) -> Span:
+        """Bring micro-ops, given as rows of their fields, on chip, unless they are there."""
+        memory = Memory.GUOP if cls is GemmUop else Memory.VUOP
+        return self.load_constant(memory, encode_uops(cls, values, self.config).tobytes())
 
     def load_table(self, table: npt.NDArray[np.int8]) -> Span:
         """Bring a look-up table on chip, unless it is there."""
@@ -196,6 +202,6 @@ class Emitter:
     ) -> None:
         self.tasks.append(
             Task(
-                instruction=instruction, reads=reads, writes=writes, dram=dram, kernel=self.kernel
+                instruction=instruction, reads=reads, writes=writes, dram=dram, layer=self.layer
             )
         )

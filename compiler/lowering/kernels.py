@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.compiler.lowering.tensors import TensorShape
 from tilewright.isa.instructions import VectorOperation
 
 IntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
@@ -17,7 +18,8 @@ class Window:
 
     kernel: tuple[int, int] = (1, 1)
     stride: tuple[int, int] = (1, 1)
-    #: Rows above and columns left of the image that the first window covers.
+    #: Rows above and columns left of the image that the first window covers; negative where it
+    #: begins inside.
     before: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     #: What positions outside the image read.
@@ -102,12 +104,10 @@ class MatrixKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneSource:
-    """A tensor that a lane kernel reads, from some channel block, row and column on."""
+    """A tensor that a lane kernel reads, from some channel block on."""
 
     tensor: str
     block: int = 0
-    row: int = 0
-    column: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +142,11 @@ class LaneKernel:
 
 
 Kernel: TypeAlias = MatrixKernel | LaneKernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legalised:
+    """The kernels that compute one node, in order, and the tensors between them."""
+
+    kernels: tuple[Kernel, ...]
+    temporaries: tuple[tuple[str, TensorShape], ...] = ()

@@ -29,5 +29,5 @@ class Task:
     writes: tuple[Span, ...] = ()
     #: What a load reads or a store writes.
     dram: DramRegion | None = None
-    #: Index of the kernel that the task belongs to.
-    kernel: int
+    #: Index of the layer that the task belongs to.
+    layer: int

@@ -1,33 +1,42 @@
 """Pass: let the operator that requantises do the clipping too.
 
-Clip(f(x; low, high); a, b)  ->  f(x; max(low, a), min(high, b))    f requantises, read only here
+    Clip(f(x; low, high); a, b)  ->  f(x; clip(low, a, b), clip(high, a, b))
+
+where f requantises and nothing else reads its result.
 """
 
 from dataclasses import replace
 
-from tilewright.compiler.graph import Graph
+from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.operators import Add, AveragePool2d, Clip, Conv2d, Operator, Requantize
 from tilewright.compiler.passes.rewrite import Rewrite
 
 
 def fuse_clips(graph: Graph) -> Graph:
     """Return `graph` with clips merged into the operators in front of them."""
-    producers = {node.outputs[0]: node for node in graph.nodes}
     consumers = graph.consumers()
     rewrite = Rewrite(graph)
-    fused: dict[str, Operator] = {}
+    fused: set[str] = set()
     for node in graph.nodes:
-        producer = producers.get(node.inputs[0])
-        sole = len(consumers[node.inputs[0]]) == 1 and node.inputs[0] not in graph.outputs
-        if isinstance(node.op, Clip) and producer is not None and sole:
-            op = _clipped(fused.get(producer.name, producer.op), node.op)
-            if op is not None:
-                rewrite.emit(node, op, [rewrite.new(name) for name in producer.inputs])
-                fused[node.name] = op
-                producers[node.outputs[0]] = replace(node, inputs=producer.inputs)
-                continue
-        rewrite.keep(node)
+        if node.name in fused:
+            continue
+        op, result = node.op, node.outputs[0]
+        while (clip := _sole_clip(graph, consumers[result], result)) is not None:
+            clipped = _clipped(op, clip)
+            if clipped is None:
+                break
+            fused.add(consumers[result][0].name)
+            op, result = clipped, consumers[result][0].outputs[0]
+        rewrite.emit(node, op, [rewrite.new(name) for name in node.inputs], result=result)
     return rewrite.finish()
+
+
+def _sole_clip(graph: Graph, readers: tuple[Node, ...], tensor: str) -> Clip | None:
+    """Return the clip that alone reads `tensor`, None where there is none."""
+    if len(readers) != 1 or tensor in graph.outputs:
+        return None
+    op = readers[0].op
+    return op if isinstance(op, Clip) else None
 
 
 def _clipped(op: Operator, clip: Clip) -> Operator | None:

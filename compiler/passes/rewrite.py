@@ -32,9 +32,11 @@ class Rewrite:
         """Copy a node."""
         self.emit(node, node.op, [self._new[name] for name in node.inputs])
 
-    def emit(self, node: Node, op: Operator, operands: Sequence[str]) -> None:
-        """Let `op` on new tensors compute what the old `node` did."""
-        old = self.graph.tensors[node.outputs[0]]
+    def emit(
+        self, node: Node, op: Operator, operands: Sequence[str], *, result: str | None = None
+    ) -> None:
+        """Let `op` on new tensors compute what the old `node` did, or the old tensor `result`."""
+        old = self.graph.tensors[result or node.outputs[0]]
         self._new[old.name] = self.builder.add(
             op,
             operands,
@@ -49,6 +51,13 @@ class Rewrite:
     def replace_by(self, node: Node, tensor: str) -> None:
         """Let a new tensor that exists already stand for the output of the old `node`."""
         self._new[node.outputs[0]] = tensor
+        self.share_source(node, tensor)
+
+    def share_source(self, node: Node, tensor: str) -> None:
+        """Let a new tensor of the same values, in order, stand for the source of `node`'s output."""
+        source = self.graph.tensors[node.outputs[0]].source
+        if source is not None and self.builder.tensor(tensor).source is None:
+            self.builder.describe(tensor, source=source)
 
     def replace_by_constant(self, node: Node, values: Array) -> None:
         """Let a constant stand for the output of the old `node`."""

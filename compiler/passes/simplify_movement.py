@@ -32,9 +32,11 @@ def simplify_movement(graph: Graph) -> Graph:
         source = rewrite.new(node.inputs[0])
         if _is_identity(graph, node):
             rewrite.replace_by(node, source)
+            rewrite.share_source(node, reshaped.get(source, source))
         elif _is_reshape(graph, node):
             origin = reshaped.get(source, source)
             shape = graph.tensors[node.outputs[0]].shape
+            rewrite.share_source(node, origin)
             if rewrite.builder.tensor(origin).shape == shape:
                 rewrite.replace_by(node, origin)
             else:

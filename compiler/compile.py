@@ -1,0 +1,59 @@
+"""Compilation of an integer graph for one configuration."""
+
+from collections.abc import Callable
+
+from tilewright.compiler.compiled import CompiledGraph, HostStep, Step, Target
+from tilewright.compiler.graph import Graph
+from tilewright.compiler.lowering.lower import lower_stage
+from tilewright.compiler.lowering.placement import place
+from tilewright.isa.config import AcceleratorConfig
+
+
+def compile_graph(
+    graph: Graph,
+    config: AcceleratorConfig,
+    *,
+    keep_intermediates: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> CompiledGraph:
+    """Compile an integer graph to programs for the accelerator and steps for the host.
+
+    Parameters
+    ----------
+    graph
+        The result of `tilewright.compiler.passes.pipeline.lower_to_integer`.
+    config
+        The machine.
+    keep_intermediates
+        Keep every tensor of the graph in DRAM and make it an output of its step, to compare layer
+        by layer; nothing is fused then.
+    progress
+        Called with a few words before each phase.
+
+    Raises
+    ------
+    CompileError
+        If a program does not fit the memory of the configuration.
+    """
+    report = progress or (lambda _: None)
+    report("placing operators")
+    placed = place(graph, config)
+    steps: list[Step] = []
+    for number, stage in enumerate(placed.stages):
+        report(f"lowering stage {number + 1} of {len(placed.stages)}")
+        match stage.target:
+            case Target.HOST:
+                steps.append(HostStep(nodes=stage.nodes))
+            case Target.ACCELERATOR:
+                steps.append(
+                    lower_stage(
+                        stage.nodes,
+                        placed.kernels,
+                        graph,
+                        config,
+                        keep_intermediates=keep_intermediates,
+                    )
+                )
+    return CompiledGraph(
+        graph=graph, config=config, steps=tuple(steps), placement=placed.placement
+    )

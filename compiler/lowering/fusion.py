@@ -1,0 +1,74 @@
+"""Fusion of a residual addition into the convolution before it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel, Residual
+from tilewright.compiler.lowering.legalise import add_scale
+from tilewright.compiler.operators import Add
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelGroup:
+    """Kernels that compute some nodes of the graph, in order."""
+
+    nodes: tuple[Node, ...]
+    legalised: Legalised
+
+
+def fuse(
+    nodes: Sequence[Node], kernels: Mapping[str, Legalised], graph: Graph
+) -> tuple[KernelGroup, ...]:
+    """Join each addition with the last of its convolutions, where nothing else reads that.
+
+    ``add(conv(x), y) -> conv_add(x, y)``, at the place of the addition.
+    """
+    groups = {
+        node.name: KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in nodes
+    }
+    producers = {node.outputs[0]: node for node in nodes}
+    readers = graph.consumers()
+    for node in nodes:
+        if not isinstance(node.op, Add):
+            continue
+        candidates = [
+            producers[name]
+            for name in node.inputs
+            if name in producers and name not in graph.outputs and len(readers[name]) == 1
+        ]
+        candidates = [one for one in candidates if _fusible(groups.get(one.name))]
+        if not candidates or node.inputs[0] == node.inputs[1]:
+            continue
+        order = {one.name: position for position, one in enumerate(nodes)}
+        conv = max(candidates, key=lambda one: order[one.name])
+        kernel = groups.pop(conv.name).legalised.kernels[0]
+        fused = _with_residual(kernel, conv, node, node.op)
+        groups[node.name] = KernelGroup(
+            nodes=(conv, node), legalised=Legalised(kernels=(fused,))
+        )
+    return tuple(groups[node.name] for node in nodes if node.name in groups)
+
+
+def _fusible(group: KernelGroup | None) -> bool:
+    if group is None or len(group.legalised.kernels) != 1:
+        return False
+    kernel = group.legalised.kernels[0]
+    return isinstance(kernel, MatrixKernel) and kernel.residual is None
+
+
+def _with_residual(kernel: Kernel, conv: Node, node: Node, op: Add) -> MatrixKernel:
+    assert isinstance(kernel, MatrixKernel), "only convolutions on the array are fused"
+    own_is_a = node.inputs[0] == conv.outputs[0]
+    own, other = op.a_coefficient, op.b_coefficient
+    if not own_is_a:
+        own, other = other, own
+    residual = Residual(
+        tensor=node.inputs[1] if own_is_a else node.inputs[0],
+        own_coefficient=own,
+        coefficient=other,
+        scale=add_scale(op),
+    )
+    return replace(
+        kernel, name=f"{conv.name}+{node.name}", output=node.outputs[0], residual=residual
+    )

@@ -1,0 +1,54 @@
+"""Tiles of an output plane and the windows that they read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.compiler.lowering.kernels import Extent, Window
+from tilewright.compiler.lowering.emitter import Padding
+from tilewright.compiler.lowering.tensors import TensorShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Output rows and columns, and the part of the source image that they read."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+    source_rows: Extent
+    source_columns: Extent
+
+    @property
+    def positions(self) -> int:
+        """Output pixels."""
+        return self.rows * self.columns
+
+
+def tiles(
+    window: Window, source: TensorShape, size: tuple[int, int], tile: tuple[int, int]
+) -> Iterator[Tile]:
+    """Cut an output plane of `size` in tiles of at most `tile` rows and columns, in row order."""
+    for row in range(0, size[0], tile[0]):
+        rows = min(tile[0], size[0] - row)
+        for column in range(0, size[1], tile[1]):
+            columns = min(tile[1], size[1] - column)
+            yield Tile(
+                row=row,
+                rows=rows,
+                column=column,
+                columns=columns,
+                source_rows=window.span(0, row, rows, source.height),
+                source_columns=window.span(1, column, columns, source.width),
+            )
+
+
+def padding_of(tile: Tile, entries_per_pixel: int, value: int) -> Padding:
+    """Return the padding of a tile's source part, columns counted in scratchpad entries."""
+    return Padding(
+        left=tile.source_columns.pad_before * entries_per_pixel,
+        right=tile.source_columns.pad_after * entries_per_pixel,
+        top=tile.source_rows.pad_before,
+        bottom=tile.source_rows.pad_after,
+        value=value,
+    )

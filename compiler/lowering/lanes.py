@@ -1,0 +1,397 @@
+"""Schedule of a lane kernel on the vector engine: loads, one vector pass, stores, tile by tile."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tilewright.compiler.lowering.costs import (
+    issue_cycles,
+    load_cycles,
+    overlapped,
+    store_cycles,
+)
+from tilewright.compiler.lowering.emitter import MAX_EXTENT, NO_PADDING, Emitter
+from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
+from tilewright.compiler.lowering.kernels import LaneKernel, Requantisation
+from tilewright.compiler.lowering.loops import vector_loop
+from tilewright.compiler.lowering.parameters import (
+    coefficient_entries,
+    prm_entries,
+    splat,
+    splat_prm,
+)
+from tilewright.compiler.lowering.regions import tile_region
+from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.compiler.lowering.tiling import parts
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import CompileError
+from tilewright.isa.instructions import Vector, VectorLoop, VectorOperation, VectorUop
+from tilewright.isa.memories import PRM_CHANNEL_BYTES, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneTiling:
+    """Output rows, columns and layout blocks of one tile."""
+
+    rows: int
+    columns: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """One tile of the output."""
+
+    group: int
+    block: int
+    blocks: int
+    tile: Tile
+
+
+class LaneSchedule:
+    """A lane kernel cut to tiles for one configuration; `emit` appends its tasks."""
+
+    def __init__(
+        self,
+        kernel: LaneKernel,
+        tensors: Mapping[str, BlockedTensor],
+        config: AcceleratorConfig,
+    ) -> None:
+        self.kernel = kernel
+        self.sources = tuple(tensors[source.tensor] for source in kernel.sources)
+        self.output = tensors[kernel.output]
+        self.config = config
+        self._per_pixel = config.layout_block // config.block_out
+        self._blocks = -(-kernel.channels // config.layout_block)
+        self._scales = _ScaleTable(kernel, config)
+        self._coefficients = (
+            b""
+            if kernel.coefficients is None
+            else coefficient_entries(splat(kernel.coefficients, config), config)
+        )
+        self.tiling = self._choose()
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates, without any rounding up."""
+        shape = self.output.shape
+        return shape.images * self.kernel.rows * self.kernel.columns * shape.channels * self._taps
+
+    @property
+    def ideal_cycles(self) -> int:
+        """Cycles of the lanes alone, channels rounded up to whole blocks."""
+        blocks = -(-self.kernel.channels // self.config.block_out)
+        positions = self.output.groups * self.kernel.rows * self.kernel.columns
+        return positions * blocks * self._taps
+
+    def emit(self, emitter: Emitter, tensors: Mapping[str, BlockedTensor]) -> None:
+        """Append the tasks of the whole kernel on tensors that have their place in DRAM."""
+        self.sources = tuple(tensors[source.tensor] for source in self.kernel.sources)
+        self.output = tensors[self.kernel.output]
+        for group in range(self.output.groups):
+            for tile in self._tiles():
+                for block in range(0, self._blocks, self.tiling.blocks):
+                    blocks = min(self.tiling.blocks, self._blocks - block)
+                    place = _Place(group=group, block=block, blocks=blocks, tile=tile)
+                    self._emit_tile(emitter, place)
+
+    def _tiles(self) -> Iterator[Tile]:
+        kernel = self.kernel
+        size = (kernel.rows, kernel.columns)
+        tile = (self.tiling.rows, self.tiling.columns)
+        return tiles(kernel.window, self.sources[0].shape, size, tile)
+
+    def _emit_tile(self, emitter: Emitter, place: _Place) -> None:
+        kernel, config = self.kernel, self.config
+        spans: tuple[Span, ...] = ()
+        for number in range(len(kernel.sources)):
+            spans += (self._load_source(emitter, place, number, spans),)
+        reads = spans
+        prm, coef = None, None
+        if kernel.scale is not None:
+            prm, prm_offset = self._load_prm(emitter, place)
+            reads += (prm,)
+        if kernel.coefficients is not None:
+            coef, coef_offset = self._load_coefficients(emitter, place)
+            reads += (coef,)
+        lut = None if kernel.table is None else emitter.load_table(kernel.table)
+        reads += () if lut is None else (lut,)
+        uops = emitter.load_uops(VectorUop, self._uops(place.tile, spans))
+        out = emitter.take_out(place.blocks * place.tile.positions * self._per_pixel)
+        for part in self._parts(place):
+            vector = Vector(
+                operation=kernel.operation,
+                requantise=prm is not None,
+                lookup=lut is not None,
+                lut=0 if lut is None else lut.begin,
+                zero_point=0 if kernel.scale is None else kernel.scale.zero_point,
+                low=kernel.low if kernel.scale is None else kernel.scale.low,
+                high=kernel.high if kernel.scale is None else kernel.scale.high,
+                uop_begin=uops.begin,
+                uop_count=uops.entries,
+                dst=out.begin + part.dst,
+                src=spans[0].begin + part.src,
+                coef=0 if coef is None else coef.begin + coef_offset + part.coef,
+                prm=0 if prm is None else prm.begin + prm_offset + part.prm,
+                loops=part.loops,
+            )
+            emitter.vector(vector, reads=(*reads, uops), write=out)
+        block, row, column = kernel.target
+        region = tile_region(
+            self.output,
+            group=place.group,
+            block=block + place.block,
+            blocks=place.blocks,
+            row=row + place.tile.row,
+            rows=place.tile.rows,
+            column=column + place.tile.column,
+            columns=place.tile.columns,
+            entry_bytes=config.batch * config.block_out,
+            merge=True,
+        )
+        emitter.store(out, region)
+
+    def _load_source(
+        self, emitter: Emitter, place: _Place, number: int, pinned: tuple[Span, ...]
+    ) -> Span:
+        """Load the part of a source that a tile reads, padding included."""
+        source, tensor = self.kernel.sources[number], self.sources[number]
+        rows, columns = place.tile.source_rows, place.tile.source_columns
+        padding = padding_of(place.tile, self._per_pixel, self.kernel.window.pad_value)
+        region = tile_region(
+            tensor,
+            group=place.group,
+            block=source.block + place.block,
+            blocks=place.blocks,
+            row=min(rows.begin, tensor.shape.height - 1),
+            rows=rows.count,
+            column=min(columns.begin, tensor.shape.width - 1),
+            columns=columns.count,
+            entry_bytes=self.config.batch * self.config.block_out,
+            merge=padding == replace(NO_PADDING, value=padding.value),
+        )
+        key = (emitter.kernel, number, place.group, place.block, place.tile.row, place.tile.column)
+        return emitter.load_tile(Memory.VEC, key, region, padding, pinned)
+
+    def _load_prm(self, emitter: Emitter, place: _Place) -> tuple[Span, int]:
+        """Load the parameters of all channels at once, or of the tile's where that is too much."""
+        data = self._scales.data
+        entry = self.config.block_out * PRM_CHANNEL_BYTES
+        if not self._scales.per_channel or len(data) // entry <= self.config.prm_entries // 2:
+            first = place.block * self._per_pixel if self._scales.per_channel else 0
+            return emitter.load_constant(Memory.PRM, data), first
+        first = place.block * self._per_pixel * entry
+        size = place.blocks * self._per_pixel * entry
+        return emitter.load_constant(Memory.PRM, data[first : first + size]), 0
+
+    def _load_coefficients(self, emitter: Emitter, place: _Place) -> tuple[Span, int]:
+        """Load the coefficients of all channels at once, or of the tile's where that is too much."""
+        data = self._coefficients
+        entry = self.config.block_out * 2
+        per_block = self._taps * self._per_pixel
+        if not self._coef_per_channel:
+            return emitter.load_constant(Memory.COEF, data[: self._taps * entry]), 0
+        if len(data) // entry <= self.config.coef_entries // 2:
+            return emitter.load_constant(Memory.COEF, data), place.block * per_block
+        first, size = place.block * per_block * entry, place.blocks * per_block * entry
+        return emitter.load_constant(Memory.COEF, data[first : first + size]), 0
+
+    @property
+    def _taps(self) -> int:
+        return max(self.kernel.window.taps, len(self.kernel.sources))
+
+    @property
+    def _coef_per_channel(self) -> bool:
+        return self.kernel.coefficients is not None and self.kernel.coefficients.shape[1] > 1
+
+    @property
+    def _loops_reduce(self) -> bool:
+        """Whether the window is walked by loops: one output position and no coefficients."""
+        kernel = self.kernel
+        single = kernel.rows == kernel.columns == 1 and len(kernel.sources) == 1
+        return single and kernel.operation is not VectorOperation.MAC
+
+    def _uops(self, tile: Tile, spans: tuple[Span, ...]) -> list[tuple[int, int, int]]:
+        """Return the micro-ops: positions of the window, or the same position of each source."""
+        if len(spans) > 1:
+            modulus = 1 << self.config.operand_bits
+            return [
+                (0, (span.begin - spans[0].begin) % modulus, number)
+                for number, span in enumerate(spans)
+            ]
+        if self._loops_reduce:
+            return [(0, 0, 0)]
+        window = self.kernel.window
+        pitch = tile.source_columns.reach
+        return [
+            (
+                0,
+                (row * window.dilation[0] * pitch + column * window.dilation[1]) * self._per_pixel,
+                row * window.kernel[1] + column,
+            )
+            for row in range(window.kernel[0])
+            for column in range(window.kernel[1])
+        ]
+
+    def _parts(self, place: _Place) -> Iterator["_Part"]:
+        """Cut a tile where the scale changes and where entries of a pixel need loops of their own."""
+        tile, window, pp = place.tile, self.kernel.window, self._per_pixel
+        pitch = tile.source_columns.reach
+        source_plane = tile.source_rows.reach * pitch * pp
+        plane = tile.positions * pp
+        prm = pp if self._scales.per_channel else 0
+        coef = self._taps * pp if self._coef_per_channel else 0
+        for lane in range(pp):
+            for area in self._scales.areas(tile, self.sources[0].shape):
+                row, rows, column, columns, index = area
+                reduce_rows, reduce_columns = (
+                    window.kernel if self._loops_reduce else (rows, columns)
+                )
+                step = window.dilation if self._loops_reduce else window.stride
+                yield _Part(
+                    dst=(row * tile.columns + column) * pp + lane,
+                    src=(row * window.stride[0] * pitch + column * window.stride[1]) * pp + lane,
+                    coef=lane * self._taps if self._coef_per_channel else 0,
+                    prm=index + (lane if self._scales.per_channel else 0),
+                    loops=(
+                        vector_loop(
+                            place.blocks, dst=plane, src=source_plane, prm=prm, coef=coef
+                        ),
+                        vector_loop(
+                            reduce_rows,
+                            dst=0 if self._loops_reduce else tile.columns * pp,
+                            src=step[0] * pitch * pp,
+                        ),
+                        vector_loop(
+                            reduce_columns,
+                            dst=0 if self._loops_reduce else pp,
+                            src=step[1] * pp,
+                        ),
+                    ),
+                )
+
+    def _choose(self) -> LaneTiling:
+        """Return the tiling with the fewest estimated cycles."""
+        best: tuple[float, LaneTiling] | None = None
+        for columns in parts(self.kernel.columns, most=6):
+            for blocks in parts(self._blocks):
+                room = self.config.out_entries // (blocks * self._per_pixel * columns)
+                largest = min(self.kernel.rows, room, MAX_EXTENT)
+                for rows in parts(self.kernel.rows, most=10, largest=largest):
+                    tiling = LaneTiling(rows=rows, columns=columns, blocks=blocks)
+                    cycles = self._estimate(tiling)
+                    if cycles is not None and (best is None or cycles < best[0]):
+                        best = (cycles, tiling)
+        if best is None:
+            raise CompileError(self._misfit())
+        return best[1]
+
+    def _reach(self, rows: int, columns: int) -> int:
+        window = self.kernel.window
+        return (
+            window.span(0, 0, rows, 1 << 30).reach * window.span(1, 0, columns, 1 << 30).reach
+        ) * self._per_pixel
+
+    def _estimate(self, tiling: LaneTiling) -> float | None:
+        """Estimate the cycles of a tiling, or None where a tile does not fit."""
+        kernel, config, window = self.kernel, self.config, self.kernel.window
+        entries = self._reach(tiling.rows, tiling.columns) * tiling.blocks
+        coef = self._taps * self._per_pixel * tiling.blocks if self._coef_per_channel else 0
+        prm = self._per_pixel * tiling.blocks if self._scales.per_channel else 0
+        uops = 1 if self._loops_reduce else self._taps
+        if (
+            entries * len(kernel.sources) > config.vec_entries
+            or uops > config.vector_uop_entries
+            or coef > config.coef_entries
+            or prm > config.prm_entries
+        ):
+            return None
+        count = (
+            -(-kernel.rows // tiling.rows)
+            * -(-kernel.columns // tiling.columns)
+            * -(-self._blocks // tiling.blocks)
+        )
+        pixel = config.batch * config.layout_block
+        shape = self.sources[0].shape
+        rows = min(window.span(0, 0, tiling.rows, 1 << 30).reach, shape.height)
+        columns = min(window.span(1, 0, tiling.columns, 1 << 30).reach, shape.width)
+        padding = max(0, entries - rows * columns * tiling.blocks * self._per_pixel)
+        load = len(kernel.sources) * load_cycles(
+            rows * tiling.blocks, columns * pixel, padding, config
+        )
+        store = store_cycles(tiling.rows * tiling.blocks, tiling.columns * pixel, config)
+        steps = kernel.rows * kernel.columns * self._blocks * self._per_pixel * self._taps
+        vector = issue_cycles(steps, count * self._per_pixel)
+        single = count > 1 and 2 * entries * len(kernel.sources) > config.vec_entries
+        latency = config.dram.read_latency_cycles + config.dram.write_latency_cycles
+        return self.output.groups * overlapped(
+            (count * load, vector, count * store), count, latency, single_buffered=single
+        )
+
+    def _misfit(self) -> str:
+        config = self.config
+        needs = (
+            ("vec", self._reach(1, 1) * len(self.kernel.sources), config.vec_entries),
+            ("vuop", 1 if self._loops_reduce else self._taps, config.vector_uop_entries),
+            ("coef", self._taps * self._per_pixel, config.coef_entries),
+            ("out", self._per_pixel, config.out_entries),
+        )
+        lacking = [f"{name} ({need} of {have} entries)" for name, need, have in needs if need > have]
+        return f"the smallest tile does not fit scratchpad {', '.join(lacking)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Offsets and loops of one vector instruction of a tile."""
+
+    dst: int
+    src: int
+    coef: int
+    prm: int
+    loops: tuple[VectorLoop, ...]
+
+
+class _ScaleTable:
+    """Parameters of a lane kernel in `prm`: per channel, or one entry per scale."""
+
+    def __init__(self, kernel: LaneKernel, config: AcceleratorConfig) -> None:
+        self._kernel = kernel
+        self.per_channel = kernel.scale is not None and len(kernel.scale.bias) > 1
+        self.data = b""
+        self._counts: dict[int, int] = {}
+        if kernel.scale is None:
+            return
+        if self.per_channel:
+            assert not kernel.border, "a border scale is the same for all channels"
+            self.data = prm_entries(kernel.scale, config)
+            return
+        scales: list[Requantisation] = [kernel.scale]
+        for count, scale in kernel.border:
+            self._counts[count] = len(scales)
+            scales.append(scale)
+        self.data = b"".join(splat_prm(scale, config) for scale in scales)
+
+    def areas(self, tile: Tile, image: TensorShape) -> list[tuple[int, int, int, int, int]]:
+        """Parts of a tile with one scale: row, rows, column, columns, entry of the scale."""
+        if not self._counts:
+            return [(0, tile.rows, 0, tile.columns, 0)]
+        row_parts = self._stretches(0, tile.row, tile.rows, image.height)
+        column_parts = self._stretches(1, tile.column, tile.columns, image.width)
+        return [
+            (row, rows, column, columns, self._counts.get(inside_rows * inside_columns, 0))
+            for row, rows, inside_rows in row_parts
+            for column, columns, inside_columns in column_parts
+        ]
+
+    def _stretches(
+        self, axis: int, first: int, count: int, size: int
+    ) -> list[tuple[int, int, int]]:
+        """Stretches of outputs whose windows have equally many positions inside the image."""
+        result: list[tuple[int, int, int]] = []
+        for offset in range(count):
+            inside = self._kernel.window.span(axis, first + offset, 1, size).count
+            if result and result[-1][2] == inside:
+                result[-1] = (result[-1][0], result[-1][1] + 1, inside)
+            else:
+                result.append((offset, 1, inside))
+        return result

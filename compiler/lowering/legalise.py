@@ -1,0 +1,241 @@
+"""From operators of the integer graph to kernels of the accelerator."""
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.kernels import (
+    Kernel,
+    LaneKernel,
+    LaneSource,
+    Legalised,
+    MatrixKernel,
+    Requantisation,
+    Window,
+)
+from tilewright.compiler.lowering.movement import lower_concat, lower_pad, lower_slice
+from tilewright.compiler.lowering.tensors import TensorShape
+from tilewright.compiler.operators import (
+    Add,
+    AveragePool2d,
+    Clip,
+    Concat,
+    Conv2d,
+    DataType,
+    Lookup,
+    MaxPool2d,
+    Pad,
+    Requantize,
+    Slice,
+)
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.instructions import VectorOperation
+
+def legalise(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
+    """Return the kernels of a node, or the reason why it has none.
+
+    A reshape that moves no data has no kernels; see `is_view`.
+    """
+    operands = [graph.tensors[name] for name in node.inputs if name not in graph.constants]
+    result = graph.tensors[node.outputs[0]]
+    for tensor in (*operands, result):
+        if tensor.dtype is not DataType.INT8:
+            return f"{tensor.dtype.value} tensor {tensor.name!r}"
+        if len(tensor.shape) < 2 or 0 in tensor.shape:
+            return f"tensor {tensor.name!r} of shape {list(tensor.shape)}"
+    match node.op:
+        case Conv2d():
+            return _one(_conv(node, node.op, graph))
+        case Add() as op:
+            return _one(_add(node, op, graph))
+        case AveragePool2d() as op:
+            return _one(_average_pool(node, op, graph))
+        case MaxPool2d() as op:
+            return _one(_max_pool(node, op, graph))
+        case Requantize() as op:
+            return _one(_requantize(node, op, graph))
+        case Clip() as op:
+            return _one(_element_wise(node, graph, low=op.low, high=op.high))
+        case Lookup():
+            table = np.asarray(graph.constants[node.inputs[1]], dtype=np.int8)
+            return _one(_element_wise(node, graph, table=table))
+        case Concat() as op:
+            return lower_concat(node, op, graph, config)
+        case Pad() as op:
+            return lower_pad(node, op, graph, config)
+        case Slice() as op:
+            return lower_slice(node, op, graph, config)
+        case _:
+            return f"the accelerator has no {type(node.op).__name__}"
+
+
+def is_view(node: Node, graph: Graph) -> bool:
+    """Whether a reshape keeps images and channels, so that its bytes in DRAM stay the same."""
+    before = graph.tensors[node.inputs[0]].shape
+    after = graph.tensors[node.outputs[0]].shape
+    if min(len(before), len(after)) < 2:
+        return False
+    return (before[0], before[-1]) == (after[0], after[-1])
+
+
+def _one(kernel: Kernel) -> Legalised:
+    return Legalised(kernels=(kernel,))
+
+
+def _shape(graph: Graph, name: str) -> TensorShape:
+    return TensorShape.of(graph.tensors[name].shape)
+
+
+def _splat(bias: int, multiplier: int, shift: int, *, limits: tuple[int, int, int]) -> Requantisation:
+    zero_point, low, high = limits
+    return Requantisation(
+        bias=np.array([bias]),
+        multiplier=np.array([multiplier]),
+        shift=np.array([shift]),
+        zero_point=zero_point,
+        low=low,
+        high=high,
+    )
+
+
+def _conv(node: Node, op: Conv2d, graph: Graph) -> Kernel:
+    source, *names = node.inputs
+    weights, bias, multiplier, shift = (np.asarray(graph.constants[name]) for name in names)
+    output = _shape(graph, node.outputs[0])
+    outputs, kernel_rows, kernel_columns, per_group = weights.shape
+    window = Window(
+        kernel=(kernel_rows, kernel_columns),
+        stride=op.stride,
+        before=(op.pads[0], op.pads[1]),
+        dilation=op.dilation,
+        pad_value=op.input_zero_point,
+    )
+    scale = Requantisation(
+        bias=bias,
+        multiplier=multiplier,
+        shift=shift,
+        zero_point=op.zero_point,
+        low=op.low,
+        high=op.high,
+    )
+    if op.groups > 1 and per_group == 1 and op.groups == outputs:
+        return LaneKernel(
+            name=node.name,
+            sources=(LaneSource(tensor=source),),
+            output=node.outputs[0],
+            window=window,
+            operation=VectorOperation.MAC,
+            coefficients=weights.reshape(outputs, -1).T.astype(np.int16),
+            scale=scale,
+            rows=output.height,
+            columns=output.width,
+            channels=output.channels,
+        )
+    return MatrixKernel(
+        name=node.name,
+        source=source,
+        output=node.outputs[0],
+        window=window,
+        weights=weights,
+        groups=op.groups,
+        scale=scale,
+    )
+
+
+def _add(node: Node, op: Add, graph: Graph) -> Kernel:
+    output = _shape(graph, node.outputs[0])
+    return LaneKernel(
+        name=node.name,
+        sources=tuple(LaneSource(tensor=name) for name in node.inputs),
+        output=node.outputs[0],
+        window=Window(),
+        operation=VectorOperation.MAC,
+        coefficients=np.array([[op.a_coefficient], [op.b_coefficient]], dtype=np.int16),
+        scale=add_scale(op),
+        rows=output.height,
+        columns=output.width,
+        channels=output.channels,
+    )
+
+
+def add_scale(op: Add) -> Requantisation:
+    """Return the requantisation at the end of an addition."""
+    return _splat(op.bias, op.multiplier, op.shift, limits=(op.zero_point, op.low, op.high))
+
+
+def _average_pool(node: Node, op: AveragePool2d, graph: Graph) -> Kernel:
+    output = _shape(graph, node.outputs[0])
+    limits = (op.zero_point, op.low, op.high)
+    taps = op.kernel[0] * op.kernel[1]
+    bias = -taps * op.input_zero_point
+    return LaneKernel(
+        name=node.name,
+        sources=(LaneSource(tensor=node.inputs[0]),),
+        output=node.outputs[0],
+        window=Window(
+            kernel=op.kernel,
+            stride=op.stride,
+            before=(op.pads[0], op.pads[1]),
+            pad_value=op.input_zero_point,
+        ),
+        operation=VectorOperation.SUM,
+        scale=_splat(bias, op.multiplier, op.shift, limits=limits),
+        border=tuple(
+            (entry.count, _splat(bias, entry.multiplier, entry.shift, limits=limits))
+            for entry in op.border
+        ),
+        rows=output.height,
+        columns=output.width,
+        channels=output.channels,
+    )
+
+
+def _max_pool(node: Node, op: MaxPool2d, graph: Graph) -> Kernel:
+    output = _shape(graph, node.outputs[0])
+    return LaneKernel(
+        name=node.name,
+        sources=(LaneSource(tensor=node.inputs[0]),),
+        output=node.outputs[0],
+        window=Window(
+            kernel=op.kernel,
+            stride=op.stride,
+            before=(op.pads[0], op.pads[1]),
+            pad_value=-128,
+        ),
+        operation=VectorOperation.MAX,
+        rows=output.height,
+        columns=output.width,
+        channels=output.channels,
+    )
+
+
+def _requantize(node: Node, op: Requantize, graph: Graph) -> Kernel:
+    limits = (op.zero_point, op.low, op.high)
+    scale = _splat(op.bias, op.multiplier, op.shift, limits=limits)
+    return _element_wise(node, graph, scale=scale)
+
+
+def _element_wise(
+    node: Node,
+    graph: Graph,
+    *,
+    scale: Requantisation | None = None,
+    low: int = -128,
+    high: int = 127,
+    table: npt.NDArray[np.int8] | None = None,
+) -> Kernel:
+    output = _shape(graph, node.outputs[0])
+    return LaneKernel(
+        name=node.name,
+        sources=(LaneSource(tensor=node.inputs[0]),),
+        output=node.outputs[0],
+        window=Window(),
+        operation=VectorOperation.SUM,
+        scale=scale,
+        low=low,
+        high=high,
+        table=table,
+        rows=output.height,
+        columns=output.width,
+        channels=output.channels,
+    )

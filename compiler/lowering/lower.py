@@ -1,0 +1,276 @@
+"""From a stage of accelerator nodes to one program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tilewright.compiler.compiled import AcceleratorStep, Binding, Fold, LayerInfo
+from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
+from tilewright.compiler.lowering.folding import fold, folded_shape
+from tilewright.compiler.lowering.fusion import KernelGroup, fuse
+from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
+from tilewright.compiler.lowering.lanes import LaneSchedule
+from tilewright.compiler.lowering.matrix import MatrixSchedule
+from tilewright.compiler.lowering.memory_plan import Lifetime, MemoryPlan, plan_memory
+from tilewright.compiler.lowering.placement import kernel_tensors, make_schedule
+from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.compiler.lowering.tokens import assign_tokens
+from tilewright.compiler.operators import Conv2d
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.encoding import instruction_bytes
+from tilewright.isa.instructions import AnyInstruction, Finish
+from tilewright.isa.program import Buffer, BufferRole, Program, Segment
+
+#: Alignment of constants, tensors and code: no burst of any configuration crosses it.
+_ALIGNMENT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """The kernels of a stage in order, and its tensors by name."""
+
+    groups: tuple[KernelGroup, ...]
+    shapes: Mapping[str, TensorShape]
+    #: Views share the bytes of another tensor.
+    roots: Mapping[str, str]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    folds: Mapping[str, tuple[str, Fold]]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All kernels in order."""
+        return tuple(kernel for group in self.groups for kernel in group.legalised.kernels)
+
+
+def lower_stage(
+    nodes: Sequence[Node],
+    kernels: Mapping[str, Legalised],
+    graph: Graph,
+    config: AcceleratorConfig,
+    *,
+    keep_intermediates: bool,
+) -> AcceleratorStep:
+    """Lower nodes that run one after the other on the accelerator to a program.
+
+    With `keep_intermediates` nothing is fused and every tensor has its own place and is an output.
+    """
+    stage = _prepare(nodes, kernels, graph, config, keep_intermediates=keep_intermediates)
+    flat = {name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()}
+    schedules = [make_schedule(kernel, flat, config) for kernel in stage.kernels]
+    plan = _plan(stage, flat, keep_intermediates=keep_intermediates)
+    tensors = {
+        name: replace(flat[name], address=plan.offsets[stage.roots.get(name, name)])
+        for name in flat
+    }
+    emitter = Emitter(config, ConstantPool(begin=plan.size_bytes, alignment=_ALIGNMENT))
+    layer_of_kernel = [
+        number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
+    ]
+    for schedule, layer in zip(schedules, layer_of_kernel, strict=True):
+        emitter.begin_kernel(layer)
+        schedule.emit(emitter, tensors)
+    instructions: list[AnyInstruction] = [
+        *assign_tokens(emitter.tasks, config, dram_begin=0, dram_end=plan.size_bytes),
+        Finish(),
+    ]
+    layers = tuple(
+        _layer_info(group, [s for s, n in zip(schedules, layer_of_kernel, strict=True) if n == i])
+        for i, group in enumerate(stage.groups)
+    )
+    program = _assemble(stage, tensors, emitter, instructions, layers, config)
+    return AcceleratorStep(
+        program=program,
+        inputs=tuple(_input_binding(stage, tensors, name) for name in stage.inputs),
+        outputs=tuple(Binding(tensor=name, layout=tensors[name]) for name in stage.outputs),
+        layers=layers,
+    )
+
+
+def _prepare(
+    nodes: Sequence[Node],
+    kernels: Mapping[str, Legalised],
+    graph: Graph,
+    config: AcceleratorConfig,
+    *,
+    keep_intermediates: bool,
+) -> _Stage:
+    """Fuse, resolve views, fold first layers, and find what comes in and goes out."""
+    computing = [node for node in nodes if kernels[node.name].kernels]
+    if keep_intermediates:
+        groups = tuple(
+            KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in computing
+        )
+    else:
+        groups = fuse(computing, kernels, graph)
+    roots = _view_roots(nodes, kernels)
+    made = {name for node in nodes for name in node.outputs}
+    read = dict.fromkeys(
+        name for node in nodes for name in node.inputs if name not in graph.constants
+    )
+    inputs = tuple(name for name in read if name not in made)
+    outputs = _outputs(nodes, groups, graph, everything=keep_intermediates)
+    shapes = {}
+    for group in groups:
+        shapes.update(group.legalised.temporaries)
+        for kernel in group.legalised.kernels:
+            for name in kernel_tensors(kernel):
+                if name not in shapes:
+                    shapes[name] = TensorShape.of(graph.tensors[name].shape)
+    for name in (*inputs, *outputs, *roots, *roots.values()):
+        shapes.setdefault(name, TensorShape.of(graph.tensors[name].shape))
+    stage = _Stage(
+        groups=groups, shapes=shapes, roots=roots, inputs=inputs, outputs=outputs, folds={}
+    )
+    return stage if keep_intermediates else _fold_inputs(stage, config)
+
+
+def _outputs(
+    nodes: Sequence[Node], groups: tuple[KernelGroup, ...], graph: Graph, *, everything: bool
+) -> tuple[str, ...]:
+    """Tensors that something outside the stage reads."""
+    inside = {node.name for node in nodes}
+    readers = graph.consumers()
+    made = [name for node in nodes for name in node.outputs]
+    return tuple(
+        name
+        for name in made
+        if everything
+        or name in graph.outputs
+        or any(reader.name not in inside for reader in readers[name])
+    )
+
+
+def _view_roots(nodes: Sequence[Node], kernels: Mapping[str, Legalised]) -> dict[str, str]:
+    roots: dict[str, str] = {}
+    for node in nodes:
+        if not kernels[node.name].kernels:
+            source = node.inputs[0]
+            roots[node.outputs[0]] = roots.get(source, source)
+    return roots
+
+
+def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
+    """Fold the windows of first layers into the layout of the stage's inputs."""
+    groups = list(stage.groups)
+    shapes = dict(stage.shapes)
+    folds: dict[str, tuple[str, Fold]] = {}
+    for name in stage.inputs:
+        readers = [
+            (number, kernel)
+            for number, group in enumerate(groups)
+            for kernel in group.legalised.kernels
+            if name in kernel_tensors(kernel)
+        ]
+        if len(readers) != 1 or name in stage.roots.values() or name in stage.outputs:
+            continue
+        number, kernel = readers[0]
+        if not isinstance(kernel, MatrixKernel) or kernel.source != name:
+            continue
+        if kernel.residual is not None and kernel.residual.tensor == name:
+            continue
+        shape = folded_shape(kernel, shapes[name], shapes[kernel.output], config)
+        if shape is None:
+            continue
+        folded = f"{name}#folded"
+        new_kernel, rule = fold(kernel, shapes[name], shape, folded)
+        del shapes[name]
+        shapes[folded] = shape
+        folds[name] = (folded, rule)
+        groups[number] = replace(
+            groups[number], legalised=replace(groups[number].legalised, kernels=(new_kernel,))
+        )
+    return replace(stage, groups=tuple(groups), shapes=shapes, folds=folds)
+
+
+def _plan(
+    stage: _Stage, flat: Mapping[str, BlockedTensor], *, keep_intermediates: bool
+) -> MemoryPlan:
+    """Give every tensor that is not a view its place."""
+    count = len(stage.kernels)
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+
+    def touch(name: str, when: int) -> None:
+        root = stage.roots.get(name, name)
+        first[root] = min(first.get(root, when), when)
+        last[root] = max(last.get(root, when), when)
+
+    for number, kernel in enumerate(stage.kernels):
+        for name in kernel_tensors(kernel):
+            touch(name, number)
+    for name in stage.inputs:
+        touch(stage.folds[name][0] if name in stage.folds else name, -1)
+    for name in stage.outputs:
+        touch(name, count)
+    if keep_intermediates:
+        first = dict.fromkeys(first, -1)
+        last = dict.fromkeys(last, count)
+    lifetimes = [
+        Lifetime(
+            name=name,
+            size_bytes=flat[name].size_bytes,
+            first=first[name],
+            last=last[name],
+        )
+        for name in first
+    ]
+    return plan_memory(lifetimes, _ALIGNMENT)
+
+
+def _input_binding(stage: _Stage, tensors: Mapping[str, BlockedTensor], name: str) -> Binding:
+    if name not in stage.folds:
+        return Binding(tensor=name, layout=tensors[name])
+    folded, rule = stage.folds[name]
+    return Binding(tensor=name, layout=tensors[folded], fold=rule)
+
+
+def _assemble(
+    stage: _Stage,
+    tensors: Mapping[str, BlockedTensor],
+    emitter: Emitter,
+    instructions: list[AnyInstruction],
+    layers: tuple[LayerInfo, ...],
+    config: AcceleratorConfig,
+) -> Program:
+    code_address = -(-emitter.constants.end // _ALIGNMENT) * _ALIGNMENT
+    code_bytes = len(instructions) * instruction_bytes(config)
+    folded = {placed: name for name, (placed, _) in stage.folds.items()}
+    buffers = []
+    for name, tensor in tensors.items():
+        source = folded.get(name, name)
+        role = BufferRole.SCRATCH
+        if source in stage.inputs:
+            role = BufferRole.INPUT
+        elif name in stage.outputs:
+            role = BufferRole.OUTPUT
+        buffers.append(
+            Buffer(name=name, address=tensor.address, size_bytes=tensor.size_bytes, role=role)
+        )
+    return Program(
+        config=config,
+        instructions=tuple(instructions),
+        code_address=code_address,
+        constants=tuple(
+            Segment(address=address, data=data) for address, data in emitter.constants.chunks()
+        ),
+        buffers=tuple(buffers),
+        dram_bytes=-(-(code_address + code_bytes) // _ALIGNMENT) * _ALIGNMENT,
+        layers=tuple(layer.name for layer in layers),
+        layer_of_instruction=(*(task.layer for task in emitter.tasks), -1),
+    )
+
+
+def _layer_info(
+    group: KernelGroup, schedules: Sequence[MatrixSchedule | LaneSchedule]
+) -> LayerInfo:
+    convolution = any(isinstance(node.op, Conv2d) for node in group.nodes)
+    return LayerInfo(
+        name="+".join(node.name for node in group.nodes),
+        operator="+".join(type(node.op).__name__ for node in group.nodes),
+        nodes=tuple(node.name for node in group.nodes),
+        macs=sum(schedule.macs for schedule in schedules) if convolution else 0,
+        ideal_cycles=sum(schedule.ideal_cycles for schedule in schedules) if convolution else 0,
+    )

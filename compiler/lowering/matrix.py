@@ -1,0 +1,350 @@
+"""Schedule of a convolution on the array: loads, products, requantisation, stores, tile by tile."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.compiler.lowering.emitter import Emitter
+from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
+from tilewright.compiler.lowering.kernels import MatrixKernel, Residual
+from tilewright.compiler.lowering.loops import gemm_loop, vector_loop
+from tilewright.compiler.lowering.parameters import (
+    coefficient_entries,
+    prm_entries,
+    splat,
+    splat_prm,
+)
+from tilewright.compiler.lowering.products import BlockProducts, PackedWeights, pack_weights
+from tilewright.compiler.lowering.regions import tile_region
+from tilewright.compiler.lowering.runs import Run, SourceTile, group_runs
+from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.compiler.lowering.tasks import DramRegion
+from tilewright.compiler.lowering.tensors import BlockedTensor
+from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling, choose_tiling
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.instructions import (
+    Gemm,
+    GemmUop,
+    Vector,
+    VectorLoop,
+    VectorOperation,
+    VectorTarget,
+    VectorUop,
+)
+from tilewright.isa.memories import PRM_CHANNEL_BYTES, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """One pass over the accumulators of a tile: some input blocks, all output blocks."""
+
+    in_begin: int
+    in_count: int
+    weights: bytes
+    blocks: tuple[BlockProducts, ...]
+
+
+class MatrixSchedule:
+    """A convolution cut to tiles for one configuration; `emit` appends its tasks."""
+
+    def __init__(
+        self,
+        kernel: MatrixKernel,
+        tensors: Mapping[str, BlockedTensor],
+        config: AcceleratorConfig,
+    ) -> None:
+        self.kernel = kernel
+        self._place(tensors)
+        self.config = config
+        self.packed = pack_weights(kernel.weights, kernel.groups, config)
+        self._per_in = config.layout_block // config.block_in
+        self._per_out = config.layout_block // config.block_out
+        self._prm = prm_entries(kernel.scale, config)
+        self._grouped: dict[tuple[int, SourceTile], list[Run]] = {}
+        self.tiling = choose_tiling(self._shape(), config)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates, without any rounding up."""
+        shape = self.output.shape
+        return shape.images * shape.height * shape.width * self.kernel.weights.size
+
+    @property
+    def ideal_cycles(self) -> int:
+        """Cycles of the array alone: channels rounded up to whole blocks, the window folded in
+        where the input has too few channels to fill a block.
+        """
+        shape, config = self.output.shape, self.config
+        per_position = self.packed.products
+        if self.packed.dense:
+            outputs, rows, columns, inputs = self.kernel.weights.shape
+            taps = rows * columns
+            reduction = min(-(-taps * inputs // config.block_in), taps * -(-inputs // config.block_in))
+            per_position = reduction * -(-outputs // config.block_out)
+        return self.output.groups * shape.height * shape.width * per_position
+
+    def _place(self, tensors: Mapping[str, BlockedTensor]) -> None:
+        self.source = tensors[self.kernel.source]
+        self.output = tensors[self.kernel.output]
+        residual = self.kernel.residual
+        self.residual = None if residual is None else tensors[residual.tensor]
+
+    def emit(self, emitter: Emitter, tensors: Mapping[str, BlockedTensor]) -> None:
+        """Append the tasks of the whole convolution on tensors that have their place in DRAM."""
+        self._place(tensors)
+        passes = [self._passes(begin) for begin in self._channel_begins()]
+        for group in range(self.output.groups):
+            for tile, number in self._order():
+                self._emit_tile(emitter, group, tile, number, passes[number])
+
+    def _shape(self) -> MatrixShape:
+        packed = self.packed
+        per_in, per_out = self._per_in, self._per_out
+        widest = self.source.blocks
+        if not packed.dense:
+            spans = [_input_span(block) for block in packed.blocks]
+            widest = max(
+                max(last for _, last in spans[begin : begin + per_out]) // per_in
+                - min(first for first, _ in spans[begin : begin + per_out]) // per_in
+                + 1
+                for begin in range(0, len(spans), per_out)
+            )
+        return MatrixShape(
+            window=self.kernel.window,
+            source=self.source,
+            output=self.output,
+            products=max(len(block.positions) for block in packed.blocks),
+            all_products=packed.products,
+            in_blocks=widest,
+            divisible=packed.dense,
+            residual=self.kernel.residual is not None,
+        )
+
+    def _channel_begins(self) -> range:
+        return range(0, self.output.blocks, self.tiling.out_blocks)
+
+    def _order(self) -> Iterator[tuple[Tile, int]]:
+        shape = self.output.shape
+        cut = tuple(
+            tiles(
+                self.kernel.window,
+                self.source.shape,
+                (shape.height, shape.width),
+                (self.tiling.rows, self.tiling.columns),
+            )
+        )
+        numbers = range(len(self._channel_begins()))
+        if self.tiling.channels_outside:
+            return ((tile, number) for number in numbers for tile in cut)
+        return ((tile, number) for tile in cut for number in numbers)
+
+    def _passes(self, begin: int) -> tuple[_Pass, ...]:
+        """Split the products of a tile's output channels by input blocks."""
+        end = min(begin + self.tiling.out_blocks, self.output.blocks)
+        blocks = self.packed.blocks[begin * self._per_out : end * self._per_out]
+        if not self.packed.dense:
+            spans = [_input_span(block) for block in blocks]
+            first = min(span[0] for span in spans) // self._per_in
+            last = max(span[1] for span in spans) // self._per_in
+            return (_make_pass(first, last + 1 - first, blocks),)
+        result = []
+        for first in range(0, self.source.blocks, self.tiling.in_blocks):
+            count = min(self.tiling.in_blocks, self.source.blocks - first)
+            chosen = tuple(
+                block.within(first * self._per_in, (first + count) * self._per_in)
+                for block in blocks
+            )
+            result.append(_make_pass(first, count, chosen))
+        return tuple(result)
+
+    def _emit_tile(
+        self, emitter: Emitter, group: int, tile: Tile, number: int, passes: tuple[_Pass, ...]
+    ) -> None:
+        begin = number * self.tiling.out_blocks
+        blocks = min(self.tiling.out_blocks, self.output.blocks - begin)
+        acc = emitter.take_bank(blocks * self._per_out * tile.positions)
+        for order, one in enumerate(passes):
+            self._emit_pass(emitter, group, tile, one, acc, accumulate=order > 0)
+        out = emitter.take_out(acc.entries)
+        place = (group, tile, begin, blocks)
+        self._emit_tail(emitter, place, acc, out)
+        emitter.store(out, self._region(self.output, place, merge=True))
+
+    def _emit_pass(
+        self, emitter: Emitter, group: int, tile: Tile, one: _Pass, acc: Span, *, accumulate: bool
+    ) -> None:
+        wgt = emitter.load_constant(Memory.WGT, one.weights)
+        padding = padding_of(tile, self._per_in, self.kernel.window.pad_value)
+        rows, columns = tile.source_rows, tile.source_columns
+        region = tile_region(
+            self.source,
+            group=group,
+            block=one.in_begin,
+            blocks=one.in_count,
+            row=min(rows.begin, self.source.shape.height - 1),
+            rows=rows.count,
+            column=min(columns.begin, self.source.shape.width - 1),
+            columns=columns.count,
+            entry_bytes=self.config.batch * self.config.block_in,
+            merge=padding.left + padding.right + padding.top + padding.bottom == 0,
+        )
+        key = (emitter.kernel, group, tile.row, tile.column, one.in_begin, one.in_count)
+        inp = emitter.load_tile(Memory.INP, key, region, padding)
+        source_tile = SourceTile(
+            per_pixel=self._per_in,
+            plane=rows.reach * columns.reach * self._per_in,
+            kernel_row=self.kernel.window.dilation[0] * columns.reach * self._per_in,
+            kernel_column=self.kernel.window.dilation[1] * self._per_in,
+            first_block=one.in_begin,
+        )
+        for run in self._runs(one, source_tile):
+            uops = emitter.load_uops(GemmUop, run.uops)
+            gemm = self._gemm(run, tile, (inp, wgt, uops, acc), accumulate=accumulate)
+            emitter.gemm(gemm, inp=inp, wgt=wgt, uops=uops, acc=acc)
+
+    def _runs(self, one: _Pass, tile: SourceTile) -> list[Run]:
+        """Group the output blocks of a pass, once for all tiles of one shape."""
+        key = (id(one), tile)
+        if key not in self._grouped:
+            self._grouped[key] = group_runs(one.blocks, tile, self._per_out)
+        return self._grouped[key]
+
+    def _gemm(
+        self, run: Run, tile: Tile, spans: tuple[Span, Span, Span, Span], *, accumulate: bool
+    ) -> Gemm:
+        inp, wgt, uops, acc = spans
+        stride_rows, stride_columns = self.kernel.window.stride
+        plane = tile.positions * self._per_out
+        block, lane = divmod(run.first, self._per_out)
+        row_pitch = tile.source_columns.reach * self._per_in
+        return Gemm(
+            accumulate=accumulate,
+            uop_begin=uops.begin,
+            uop_count=uops.entries,
+            dst=acc.begin + block * plane + lane,
+            src=inp.begin + run.src,
+            wgt=wgt.begin + run.wgt,
+            loops=(
+                gemm_loop(run.count, dst=plane, src=run.src_step, wgt=run.wgt_step),
+                gemm_loop(tile.rows, dst=tile.columns * self._per_out, src=stride_rows * row_pitch),
+                gemm_loop(tile.columns, dst=self._per_out, src=stride_columns * self._per_in),
+            ),
+        )
+
+    def _emit_tail(
+        self,
+        emitter: Emitter,
+        place: tuple[int, Tile, int, int],
+        acc: Span,
+        out: Span,
+    ) -> None:
+        """Requantise a finished tile into `out`, adding the residual where there is one."""
+        kernel, config = self.kernel, self.config
+        _, tile, begin, blocks = place
+        prm, first = self._load_prm(emitter, begin, blocks)
+        uops = emitter.load_uops(VectorUop, [(0, 0, 0)])
+        first_pass = Vector(
+            operation=VectorOperation.SUM,
+            target=VectorTarget.OUT if kernel.residual is None else VectorTarget.ACC,
+            requantise=True,
+            zero_point=kernel.scale.zero_point,
+            low=kernel.scale.low,
+            high=kernel.scale.high,
+            uop_begin=uops.begin,
+            dst=out.begin if kernel.residual is None else acc.begin,
+            src=config.acc_operand_base + acc.begin,
+            prm=prm.begin + first,
+            loops=self._position_loops(tile, blocks, per_channel=True),
+        )
+        write = out if kernel.residual is None else acc
+        emitter.vector(first_pass, reads=(acc, prm, uops), write=write)
+        if kernel.residual is not None:
+            self._emit_residual(emitter, kernel.residual, place, acc, out, prm)
+
+    def _emit_residual(
+        self,
+        emitter: Emitter,
+        residual: Residual,
+        place: tuple[int, Tile, int, int],
+        acc: Span,
+        out: Span,
+        prm: Span,
+    ) -> None:
+        """Add a stored tensor to the int8 results that wait in `acc`."""
+        assert self.residual is not None, "the residual's tensor is placed"
+        config, scale = self.config, residual.scale
+        group, tile, begin, blocks = place
+        region = self._region(self.residual, place, merge=True)
+        key = (emitter.kernel, "residual", group, tile.row, tile.column, begin)
+        vec = emitter.load_tile(Memory.VEC, key, region)
+        pair = splat(np.array([[residual.own_coefficient], [residual.coefficient]]), config)
+        data = coefficient_entries(pair, config)[: pair.size * 2]
+        coef = emitter.load_constant(Memory.COEF, data)
+        own = emitter.load_constant(Memory.PRM, splat_prm(scale, config), pinned=(prm,))
+        base = config.acc_operand_base + acc.begin
+        distance = (vec.begin - base) % (1 << config.operand_bits)
+        uops = emitter.load_uops(VectorUop, [(0, 0, 0), (0, distance, 1)])
+        vector = Vector(
+            operation=VectorOperation.MAC,
+            requantise=True,
+            zero_point=scale.zero_point,
+            low=scale.low,
+            high=scale.high,
+            uop_begin=uops.begin,
+            uop_count=2,
+            dst=out.begin,
+            src=base,
+            coef=coef.begin,
+            prm=own.begin,
+            loops=self._position_loops(tile, blocks, per_channel=False),
+        )
+        emitter.vector(vector, reads=(acc, vec, coef, own, uops), write=out)
+
+    def _load_prm(self, emitter: Emitter, begin: int, blocks: int) -> tuple[Span, int]:
+        """Load the parameters of all channels at once, or of the tile's where that is too much."""
+        data = self._prm
+        entry = self.config.block_out * PRM_CHANNEL_BYTES
+        if len(data) // entry <= self.config.prm_entries // 2:
+            return emitter.load_constant(Memory.PRM, data), begin * self._per_out
+        part = data[begin * self._per_out * entry : (begin + blocks) * self._per_out * entry]
+        return emitter.load_constant(Memory.PRM, part), 0
+
+    def _position_loops(
+        self, tile: Tile, blocks: int, *, per_channel: bool
+    ) -> tuple[VectorLoop, ...]:
+        """Walk over the results of a tile: blocks, positions, entries of a layout block."""
+        plane = tile.positions * self._per_out
+        prm = 1 if per_channel else 0
+        return (
+            vector_loop(blocks, dst=plane, src=plane, prm=prm * self._per_out),
+            vector_loop(tile.positions, dst=self._per_out, src=self._per_out),
+            vector_loop(self._per_out, dst=1, src=1, prm=prm),
+        )
+
+    def _region(
+        self, tensor: BlockedTensor, place: tuple[int, Tile, int, int], *, merge: bool
+    ) -> DramRegion:
+        group, tile, begin, blocks = place
+        return tile_region(
+            tensor,
+            group=group,
+            block=begin,
+            blocks=blocks,
+            row=tile.row,
+            rows=tile.rows,
+            column=tile.column,
+            columns=tile.columns,
+            entry_bytes=self.config.batch * self.config.block_out,
+            merge=merge,
+        )
+
+
+def _make_pass(begin: int, count: int, blocks: tuple[BlockProducts, ...]) -> _Pass:
+    weights = b"".join(block.tiles.tobytes() for block in blocks)
+    return _Pass(in_begin=begin, in_count=count, weights=weights, blocks=blocks)
+
+
+def _input_span(block: BlockProducts) -> tuple[int, int]:
+    """First and last input block of `block_in` channels that an output block reads."""
+    return int(block.positions[:, 0].min()), int(block.positions[:, 0].max())

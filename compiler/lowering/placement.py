@@ -1,0 +1,166 @@
+"""Which operators run on the accelerator, and how they group into programs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.compiler.compiled import Placement, Target
+from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.kernels import LaneKernel, Legalised, MatrixKernel
+from tilewright.compiler.lowering.lanes import LaneSchedule
+from tilewright.compiler.lowering.legalise import is_view, legalise
+from tilewright.compiler.lowering.matrix import MatrixSchedule
+from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.compiler.operators import Reshape
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import CompileError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Nodes that run on one target without the other in between, in graph order."""
+
+    target: Target
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedGraph:
+    """Every operator with its target and reason, the stages, and the kernels."""
+
+    placement: tuple[Placement, ...]
+    stages: tuple[Stage, ...]
+    #: By node name; a view has no kernels.
+    kernels: Mapping[str, Legalised]
+
+
+def place(graph: Graph, config: AcceleratorConfig) -> PlacedGraph:
+    """Decide for each operator between accelerator and host."""
+    placement: list[Placement] = []
+    kernels: dict[str, Legalised] = {}
+    for node in graph.nodes:
+        decided = _decide(node, graph, config)
+        target, reason = Target.HOST, decided
+        if not isinstance(decided, str):
+            kernels[node.name] = decided
+            target, reason = Target.ACCELERATOR, _describe(decided)
+        placement.append(
+            Placement(
+                node=node.name, operator=type(node.op).__name__, target=target, reason=str(reason)
+            )
+        )
+    kept = _drop_lonely_views(graph, placement, kernels)
+    return PlacedGraph(
+        placement=tuple(kept), stages=_stages(graph, kept), kernels=kernels
+    )
+
+
+def tensor_views(
+    legalised: Legalised, graph: Graph, config: AcceleratorConfig
+) -> dict[str, BlockedTensor]:
+    """Return the tensors of some kernels, all at address 0: enough to choose tiles."""
+    shapes = dict(legalised.temporaries)
+    for kernel in legalised.kernels:
+        for name in kernel_tensors(kernel):
+            if name not in shapes:
+                shapes[name] = TensorShape.of(graph.tensors[name].shape)
+    return {name: BlockedTensor.at(0, shape, config) for name, shape in shapes.items()}
+
+
+def kernel_tensors(kernel: MatrixKernel | LaneKernel) -> tuple[str, ...]:
+    """Names of the tensors that a kernel reads, then of the one that it writes."""
+    match kernel:
+        case MatrixKernel(residual=None):
+            return kernel.source, kernel.output
+        case MatrixKernel():
+            assert kernel.residual is not None
+            return kernel.source, kernel.residual.tensor, kernel.output
+        case LaneKernel():
+            return (*(source.tensor for source in kernel.sources), kernel.output)
+
+
+def _decide(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
+    if isinstance(node.op, Reshape):
+        if is_view(node, graph):
+            return Legalised(kernels=())
+        return "the reshape moves data between channels"
+    legalised = legalise(node, graph, config)
+    if isinstance(legalised, str):
+        return legalised
+    tensors = tensor_views(legalised, graph, config)
+    try:
+        for kernel in legalised.kernels:
+            make_schedule(kernel, tensors, config)
+    except CompileError as error:
+        return str(error)
+    return legalised
+
+
+def make_schedule(
+    kernel: MatrixKernel | LaneKernel,
+    tensors: Mapping[str, BlockedTensor],
+    config: AcceleratorConfig,
+) -> MatrixSchedule | LaneSchedule:
+    """Choose the tiles of a kernel."""
+    match kernel:
+        case MatrixKernel():
+            return MatrixSchedule(kernel, tensors, config)
+        case LaneKernel():
+            return LaneSchedule(kernel, tensors, config)
+
+
+def _describe(legalised: Legalised) -> str:
+    match legalised.kernels:
+        case ():
+            return "a view, no data moves"
+        case (MatrixKernel(),):
+            return "gemm engine"
+        case (LaneKernel(),):
+            return "vector engine"
+        case several:
+            return f"{len(several)} kernels"
+
+
+def _drop_lonely_views(
+    graph: Graph, placement: list[Placement], kernels: dict[str, Legalised]
+) -> list[Placement]:
+    """Send a view to the host unless its input comes from the accelerator."""
+    targets = {entry.node: entry.target for entry in placement}
+    producers = {name: node.name for node in graph.nodes for name in node.outputs}
+    result = []
+    for node, entry in zip(graph.nodes, placement, strict=True):
+        kept = entry
+        producer = producers.get(node.inputs[0]) if node.inputs else None
+        if (
+            entry.target is Target.ACCELERATOR
+            and not kernels[node.name].kernels
+            and (producer is None or targets[producer] is Target.HOST)
+        ):
+            del kernels[node.name]
+            targets[node.name] = Target.HOST
+            kept = Placement(
+                node=entry.node,
+                operator=entry.operator,
+                target=Target.HOST,
+                reason="a view of a tensor on the host",
+            )
+        result.append(kept)
+    return result
+
+
+def _stages(graph: Graph, placement: list[Placement]) -> tuple[Stage, ...]:
+    """Group nodes by how often data has to change sides before they can run."""
+    targets = {entry.node: entry.target for entry in placement}
+    level: dict[str, int] = {}
+    side: dict[str, Target] = {}
+    groups: dict[tuple[int, Target], list[Node]] = {}
+    for node in graph.nodes:
+        target = targets[node.name]
+        depth = 0
+        for name in node.inputs:
+            if name in level:
+                depth = max(depth, level[name] + (side[name] is not target))
+        for name in node.outputs:
+            level[name], side[name] = depth, target
+        groups.setdefault((depth, target), []).append(node)
+    order = sorted(groups, key=lambda key: (key[0], key[1] is Target.ACCELERATOR))
+    return tuple(Stage(target=key[1], nodes=tuple(groups[key])) for key in order)
