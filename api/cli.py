@@ -1,0 +1,105 @@
+"""The command line: parses arguments, runs one command, and turns errors into exit statuses."""
+
+import argparse
+import io
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tilewright import __version__
+from tilewright.commands import compare, compile, demo, diff, disasm, isa, run
+from tilewright.commands.command import Command
+from tilewright.isa.errors import InputError, TilewrightError
+from tilewright.runtime.files import write_atomically
+from tilewright.terminal import Terminal
+
+#: Exit statuses besides 0; 130 is the shell's convention for an interrupt.
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+_COMMANDS: tuple[Command, ...] = (
+    run.COMMAND,
+    compile.COMMAND,
+    compare.COMMAND,
+    diff.COMMAND,
+    disasm.COMMAND,
+    isa.COMMAND,
+    demo.COMMAND,
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message, hint=f"see {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0, 2 for wrong usage or input, 1 for failure."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the stream cannot hold shall not end the command.
+            stream.reconfigure(errors="backslashreplace")
+    words = sys.argv[1:] if argv is None else list(argv)
+    terminal = Terminal()
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+        return status
+    except TilewrightError as error:
+        terminal.error(error)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        terminal.message("tilewright: interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; nothing more may be written, not even at the interpreter's exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    except MemoryError:
+        terminal.message("tilewright: not enough memory")
+        return EXIT_FAILURE
+    except OSError as error:
+        terminal.message(f"tilewright: {error}")
+        return EXIT_FAILURE
+    except Exception as error:  # noqa: BLE001 - the last resort: a defect of ours, never of the user
+        if {"-v", "--verbose"} & set(words):
+            terminal.message(traceback.format_exc())
+        terminal.message(f"tilewright: internal error: {type(error).__name__}: {error}")
+        terminal.message("hint: this is a defect of tilewright; -v shows where it happened")
+        return EXIT_FAILURE
+
+
+def _run(words: Sequence[str]) -> int:
+    arguments = _parser().parse_args(words)
+    command: Command = arguments.command
+    terminal = Terminal(verbose=arguments.verbose)
+    outcome = command.execute(arguments, terminal)
+    if arguments.json:
+        text = json.dumps(outcome.record, indent=2, allow_nan=False)
+        write_atomically(arguments.json, f"{text}\n".encode())
+    return outcome.status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tilewright",
+        description="Runs quantised neural networks on a configurable FPGA accelerator.",
+    )
+    parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        sub = commands.add_parser(
+            command.name, help=command.summary, description=f"{command.summary.capitalize()}."
+        )
+        command.add_arguments(sub)
+        sub.add_argument("--json", metavar="FILE", type=Path, help="write the full result as JSON")
+        sub.add_argument("-v", "--verbose", action="store_true", help="say what takes how long")
+        sub.set_defaults(command=command)
+    return parser

@@ -1,0 +1,110 @@
+"""``tilewright compare``: one model on several devices, outputs and times side by side."""
+
+import argparse
+
+from tilewright.commands.command import Command, Outcome
+from tilewright.options import (
+    add_config,
+    add_inputs,
+    add_model,
+    check_outputs,
+    chosen_inputs,
+    load_or_compile,
+)
+from tilewright.presentation import output_records, stats_record
+from tilewright.runtime.comparison import Comparison, DeviceRun, compare
+from tilewright.runtime.devices import Device, parse_device
+from tilewright.terminal import Table, Terminal
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    add_inputs(parser)
+    add_config(parser)
+    parser.add_argument(
+        "--devices",
+        metavar="DEV,DEV",
+        default=",".join(device.value for device in Device),
+        help="names separated by commas (default: %(default)s)",
+    )
+
+
+def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
+    devices = [name.strip() for name in arguments.devices.split(",") if name.strip()]
+    for name in devices:
+        parse_device(name)
+    check_outputs(arguments.json)
+    compiled = load_or_compile(arguments, terminal)
+    inputs = chosen_inputs(arguments, compiled.graph, terminal)
+    with terminal.stage("running") as progress:
+        comparison = compare(compiled, inputs, devices, progress=progress)
+    terminal.table(_table(comparison))
+    terminal.result()
+    terminal.result(
+        "all devices yield the same bits"
+        if comparison.equal
+        else "a device differs from the integer graph"
+    )
+    return Outcome(
+        record={
+            "model": str(arguments.model),
+            "config": compiled.config.name,
+            "equal": comparison.equal,
+            "runs": [_record(run) for run in comparison.runs],
+        },
+        status=0 if comparison.equal else 1,
+    )
+
+
+def _table(comparison: Comparison) -> Table:
+    rows = []
+    for run in comparison.runs:
+        cycles, milliseconds = "-", "-"
+        if run.result.timelines:
+            stats = run.result.stats
+            cycles, milliseconds = f"{stats.cycles:,}", f"{stats.milliseconds:.3f}"
+        for name, difference in run.differences:
+            rows.append(
+                (
+                    run.device.value,
+                    name,
+                    f"{difference.differing:,} of {difference.elements:,}",
+                    f"{difference.maximum:g}",
+                    cycles,
+                    milliseconds,
+                    f"{run.result.wall_seconds:.3f}",
+                )
+            )
+    return Table(
+        columns=("device", "output", "differ", "at most by", "cycles", "ms", "seconds here"),
+        numbers=("differ", "at most by", "cycles", "ms", "seconds here"),
+        rows=tuple(rows),
+    )
+
+
+def _record(run: DeviceRun) -> dict[str, object]:
+    record: dict[str, object] = {
+        "device": run.device.value,
+        "equal": run.equal,
+        "differences": {
+            name: {
+                "differing": difference.differing,
+                "elements": difference.elements,
+                "maximum": difference.maximum,
+            }
+            for name, difference in run.differences
+        },
+        "outputs": output_records(run.result.outputs),
+        "wall_seconds": run.result.wall_seconds,
+    }
+    if run.result.timelines:
+        record |= stats_record(run.result.stats)
+    return record
+
+
+COMMAND = Command(
+    name="compare",
+    summary="run a model on several devices, side by side",
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

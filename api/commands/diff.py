@@ -1,0 +1,88 @@
+"""``tilewright diff``: the simulator against the integer graph, layer by layer."""
+
+import argparse
+
+from tilewright.commands.command import Command, Outcome
+from tilewright.options import (
+    add_config,
+    add_inputs,
+    add_model,
+    check_outputs,
+    chosen_config,
+    chosen_inputs,
+    load_model,
+)
+from tilewright.runtime.difference import LayerDifference, layer_differences
+from tilewright.runtime.model import compile_model
+from tilewright.terminal import Table, Terminal
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser, ".onnx or .tflite")
+    add_inputs(parser)
+    add_config(parser)
+
+
+def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
+    check_outputs(arguments.json)
+    config = chosen_config(arguments)
+    model = load_model(arguments.model, terminal)
+    inputs = chosen_inputs(arguments, model.graph, terminal)
+    with terminal.stage(f"compiling for {config.name}"):
+        compiled = compile_model(model, config, keep_intermediates=True)
+    with terminal.stage("running on sim") as progress:
+        layers = layer_differences(compiled, inputs, progress=progress)
+    terminal.table(_table(layers))
+    differing = [layer for layer in layers if layer.difference.differing]
+    terminal.result()
+    terminal.result(
+        f"{len(differing)} of {len(layers)} tensors differ, the first is {differing[0].tensor}"
+        if differing
+        else f"all {len(layers)} tensors are equal"
+    )
+    return Outcome(
+        record={
+            "model": str(arguments.model),
+            "config": config.name,
+            "equal": not differing,
+            "layers": [_record(layer) for layer in layers],
+        },
+        status=1 if differing else 0,
+    )
+
+
+def _table(layers: tuple[LayerDifference, ...]) -> Table:
+    return Table(
+        columns=("layer", "operator", "elements", "differ", "at most by"),
+        numbers=("elements", "differ", "at most by"),
+        rows=tuple(
+            (
+                layer.layer,
+                layer.op,
+                f"{layer.difference.elements:,}",
+                f"{layer.difference.share:.2%}" if layer.difference.differing else "0",
+                f"{layer.difference.maximum:g}",
+            )
+            for layer in layers
+        ),
+    )
+
+
+def _record(layer: LayerDifference) -> dict[str, object]:
+    return {
+        "layer": layer.layer,
+        "op": layer.op,
+        "tensor": layer.tensor,
+        "elements": layer.difference.elements,
+        "differing": layer.difference.differing,
+        "share": layer.difference.share,
+        "maximum": layer.difference.maximum,
+    }
+
+
+COMMAND = Command(
+    name="diff",
+    summary="compare simulator and integer graph layer by layer",
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,121 @@
+"""Options that several commands share, and what they stand for."""
+
+import argparse
+from pathlib import Path
+
+from tilewright.compiler.graph import Array, Graph
+from tilewright.config_file import DEFAULT_PRESET, change_config, parse_config
+from tilewright.input_files import read_inputs
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import InputError
+from tilewright.isa.program import check_config
+from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.files import check_writable
+from tilewright.runtime.inputs import random_inputs
+from tilewright.runtime.model import Model, compile_model, load
+from tilewright.runtime.model_file import has_signature
+from tilewright.terminal import Terminal
+
+
+def add_model(
+    parser: argparse.ArgumentParser, what: str = ".onnx, .tflite or compiled .tw"
+) -> None:
+    """Add ``MODEL``."""
+    parser.add_argument("model", metavar="MODEL", type=Path, help=f"{what} file")
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config`` and ``--set``."""
+    parser.add_argument(
+        "--config",
+        metavar="PRESET|FILE.toml",
+        help=f"the accelerator (default: {DEFAULT_PRESET}, or what a .tw file was compiled for)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="FIELD=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="changes",
+        help="change fields of the configuration, memory fields as dram.FIELD=VALUE",
+    )
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add ``--input`` and ``--seed``."""
+    parser.add_argument(
+        "--input",
+        metavar="[NAME=]FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="inputs",
+        help=(
+            "input data: .npy files, or .png files of the exact size (uint8 and float32 inputs take"
+            " pixels 0 to 255, int8 inputs pixels less 128); without it, random data"
+        ),
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=_natural, default=0, help="of the random data (default: 0)"
+    )
+
+
+def chosen_config(arguments: argparse.Namespace) -> AcceleratorConfig:
+    """Return the configuration that ``--config`` and ``--set`` describe."""
+    return change_config(parse_config(arguments.config or DEFAULT_PRESET), arguments.changes)
+
+
+def chosen_inputs(
+    arguments: argparse.Namespace, graph: Graph, terminal: Terminal
+) -> dict[str, Array]:
+    """Read the input files, or make random data and say so."""
+    if arguments.inputs:
+        return read_inputs(graph, arguments.inputs)
+    terminal.message(f"no --input: random data with seed {arguments.seed}")
+    return random_inputs(graph, arguments.seed)
+
+
+def load_model(path: Path, terminal: Terminal) -> Model:
+    """Read a model file with a progress display."""
+    with terminal.stage(f"reading {path}"):
+        return load(path)
+
+
+def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> CompiledModel:
+    """Load a compiled model, or read a model file and compile it.
+
+    A compiled model runs on the configuration that it was compiled for; asking for another one is
+    an error that names the fields that differ.
+    """
+    if not has_signature(arguments.model):
+        config = chosen_config(arguments)
+        model = load_model(arguments.model, terminal)
+        with terminal.stage(f"compiling for {config.name}"):
+            return compile_model(model, config)
+    with terminal.stage(f"loading {arguments.model}"):
+        compiled = CompiledModel.load(arguments.model)
+    if arguments.config or arguments.changes:
+        base = compiled.config if arguments.config is None else parse_config(arguments.config)
+        wanted = change_config(base, arguments.changes)
+        for program in compiled.programs:
+            check_config(program, wanted)
+    return compiled
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """Refuse output files that cannot be written, or are named twice, before any work is done."""
+    named = [path for path in paths if path is not None]
+    for path in named:
+        check_writable(path)
+    resolved = [path.resolve() for path in named]
+    for path, place in zip(named, resolved, strict=True):
+        if resolved.count(place) > 1:
+            raise InputError(f"output file {path} is named twice")
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
+    return number

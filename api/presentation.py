@@ -1,0 +1,174 @@
+"""Results as tables and lines for people, and as JSON records for programs."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.compiler.compiled import Placement
+from tilewright.compiler.graph import Array
+from tilewright.isa.memories import Engine
+from tilewright.runtime.stats import LayerStats, RunStats, longest_wait
+from tilewright.sim.timeline import EngineAccount
+from tilewright.terminal import Table
+
+
+def stats_lines(stats: RunStats) -> list[str]:
+    """Summarise a run."""
+    bound = stats.ideal_cycles / stats.cycles if stats.cycles else 0.0
+    return [
+        f"cycles        {stats.cycles:,} = {stats.milliseconds:.3f} ms at {stats.clock_mhz:g} MHz",
+        f"array bound   {stats.ideal_cycles:,} cycles: reached {bound:.1%}",
+        f"MACs          {stats.macs:,}: {stats.utilisation:.1%} of the multipliers' time",
+        f"DRAM read     {stats.dram_read_bytes:,} bytes",
+        f"DRAM written  {stats.dram_write_bytes:,} bytes",
+    ]
+
+
+def layer_table(stats: RunStats) -> Table:
+    """Show per layer its cycles, its bound, how busy each engine was, and the longest wait."""
+    engines = tuple(engine.name.lower() for engine in Engine)
+    return Table(
+        columns=("layer", "operator", "cycles", "share", "bound", *engines, "longest wait"),
+        numbers=("cycles", "share", "bound", *engines),
+        rows=tuple(_layer_row(layer, stats.cycles) for layer in stats.layers),
+    )
+
+
+def engine_table(stats: RunStats) -> Table:
+    """Show what each engine did in the cycles of the run, in percent of them."""
+    rows = []
+    for engine in Engine:
+        account = stats.engines[engine]
+        parts = (
+            account.busy,
+            account.memory_wait,
+            sum(account.token_wait),
+            account.fetch_wait,
+            account.drain,
+            account.done,
+        )
+        total = max(1, account.cycles)
+        rows.append((engine.name.lower(), *(f"{part / total:.1%}" for part in parts)))
+    states = ("busy", "memory", "tokens", "instructions", "drain", "done")
+    return Table(columns=("engine", *states), numbers=states, rows=tuple(rows))
+
+
+def placement_table(placement: Sequence[Placement]) -> Table:
+    """Show per operator where it runs and why."""
+    return Table(
+        columns=("node", "operator", "runs on", "because"),
+        rows=tuple(
+            (item.node, item.operator, item.target.value, item.reason) for item in placement
+        ),
+    )
+
+
+def placement_records(placement: Sequence[Placement]) -> list[dict[str, str]]:
+    """Return the placement as JSON values."""
+    return [
+        {
+            "node": item.node,
+            "op": item.operator,
+            "target": item.target.value,
+            "reason": item.reason,
+        }
+        for item in placement
+    ]
+
+
+def stats_record(stats: RunStats) -> dict[str, Any]:
+    """Return the cost of a run as JSON values."""
+    return {
+        "cycles": stats.cycles,
+        "clock_mhz": stats.clock_mhz,
+        "milliseconds": stats.milliseconds,
+        "macs": stats.macs,
+        "ideal_cycles": stats.ideal_cycles,
+        "utilisation": stats.utilisation,
+        "dram_read_bytes": stats.dram_read_bytes,
+        "dram_write_bytes": stats.dram_write_bytes,
+        "engines": _engine_records(stats.engines),
+        "layers": [
+            {
+                "name": layer.name,
+                "op": layer.op,
+                "device": layer.device,
+                "cycles": layer.cycles,
+                "ideal_cycles": layer.ideal_cycles,
+                "macs": layer.macs,
+                "dram_bytes": layer.dram_bytes,
+                "waits": _engine_records(layer.waits),
+            }
+            for layer in stats.layers
+        ],
+    }
+
+
+def output_lines(outputs: Mapping[str, Array]) -> list[str]:
+    """Show the outputs: the five largest classes, or shape and range."""
+    lines = []
+    for name, values in outputs.items():
+        head = f"output {name} {values.dtype}{list(values.shape)}"
+        if is_class_scores(values):
+            best = ", ".join(f"{index} ({score:g})" for index, score in top_classes(values))
+            lines.append(f"{head}: classes {best}")
+        elif values.size:
+            lines.append(f"{head}: values from {values.min():g} to {values.max():g}")
+        else:
+            lines.append(f"{head}: empty")
+    return lines
+
+
+def output_records(outputs: Mapping[str, Array]) -> dict[str, Any]:
+    """Return shape, type and top classes, or a digest of the bytes, of each output."""
+    records: dict[str, Any] = {}
+    for name, values in outputs.items():
+        record: dict[str, Any] = {"shape": list(values.shape), "dtype": values.dtype.name}
+        if is_class_scores(values):
+            record["top5"] = [
+                {"index": index, "score": score} for index, score in top_classes(values)
+            ]
+        else:
+            data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()
+            record["digest"] = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        records[name] = record
+    return records
+
+
+def is_class_scores(values: Array) -> bool:
+    """Say whether an array holds one score per class: several along the last axis only."""
+    return values.ndim > 0 and values.size == values.shape[-1] > 1
+
+
+def top_classes(values: Array, count: int = 5) -> list[tuple[int, float]]:
+    """Return the classes of the largest scores with these, the largest first."""
+    scores = values.reshape(-1)
+    order = np.argsort(-scores.astype(np.float64), kind="stable")[:count]
+    return [(int(index), float(scores[index])) for index in order]
+
+
+def _layer_row(layer: LayerStats, run_cycles: int) -> tuple[str, ...]:
+    if not layer.waits:
+        return (layer.name, layer.op, "host", *("",) * (3 + len(Engine)))
+    share = layer.cycles / run_cycles if run_cycles else 0.0
+    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if layer.cycles else "-"
+    busy = (f"{account.busy:,}" for account in layer.waits)
+    return (
+        layer.name, layer.op, f"{layer.cycles:,}", f"{share:.1%}", bound, *busy, longest_wait(layer)
+    )  # fmt: skip
+
+
+def _engine_records(accounts: Sequence[EngineAccount]) -> dict[str, Any]:
+    return {
+        engine.name.lower(): {
+            "busy": account.busy,
+            "memory_wait": account.memory_wait,
+            "token_wait": {giver.name.lower(): account.token_wait[giver] for giver in Engine},
+            "fetch_wait": account.fetch_wait,
+            "drain": account.drain,
+            "done": account.done,
+        }
+        for engine, account in zip(Engine, accounts, strict=False)
+    }

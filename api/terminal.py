@@ -1,0 +1,106 @@
+"""The command line's two streams: results on stdout, messages and progress on stderr."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from tilewright.isa.errors import TilewrightError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of text under named columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    #: Columns that are aligned right.
+    numbers: tuple[str, ...] = ()
+    title: str = ""
+
+
+class Terminal:
+    """Prints; colours and moving bars only where the stream is a terminal."""
+
+    def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
+        self.verbose = verbose
+        self._quiet = quiet
+        self._out = Console(markup=False, highlight=False, emoji=False)
+        self._error = Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+    def result(self, text: str = "") -> None:
+        """Print a line of the result."""
+        if not self._quiet:
+            sys.stdout.write(f"{text}\n")
+
+    def table(self, table: Table) -> None:
+        """Print a table that belongs to the result."""
+        if self._quiet:
+            return
+        if self._out.is_terminal:
+            self._out.print(_rich_table(table))
+        else:
+            sys.stdout.write(f"{plain_table(table)}\n")
+
+    def message(self, text: str) -> None:
+        """Print what the user must know besides the result."""
+        sys.stderr.write(f"{text}\n")
+
+    def detail(self, text: str) -> None:
+        """Print what ``-v`` asks for."""
+        if self.verbose:
+            self.message(text)
+
+    def error(self, error: TilewrightError) -> None:
+        """Print an error in one line, and its hint in another."""
+        sys.stderr.write(f"tilewright: {one_line(str(error))}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {one_line(error.hint)}\n")
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[Callable[[int, int], None]]:
+        """Show that a stage is at work; yields a function that takes steps done and their total."""
+        start = time.perf_counter()
+        if self._error.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            with Progress(*columns, console=self._error, transient=True) as progress:
+                task = progress.add_task(title, total=None)
+                yield lambda done, total: progress.update(task, completed=done, total=total)
+        else:
+            yield lambda done, total: None
+        self.detail(f"{title}: {time.perf_counter() - start:.2f} s")
+
+
+def plain_table(table: Table) -> str:
+    """Lay a table out with spaces."""
+    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+    lines = [table.title] if table.title else []
+    for row in (table.columns, *table.rows):
+        cells = [
+            cell.rjust(width) if name in table.numbers else cell.ljust(width)
+            for name, cell, width in zip(table.columns, row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """Join the lines of a text and show control characters as escapes."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
+
+
+def _rich_table(table: Table) -> RichTable:
+    rich = RichTable(box=box.SIMPLE_HEAD, title=table.title or None, title_justify="left")
+    for name in table.columns:
+        rich.add_column(Text(name), justify="right" if name in table.numbers else "left")
+    for row in table.rows:
+        rich.add_row(*map(Text, row))
+    return rich

@@ -1,0 +1,114 @@
+"""A compiled model: it runs on every device, and is saved to and loaded from one file."""
+
+import time
+from dataclasses import dataclass
+
+from typing_extensions import Self, assert_never
+
+from tilewright.compiler.compiled import (
+    AcceleratorStep,
+    CompiledGraph,
+    Placement,
+    Target,
+)
+from tilewright.compiler.evaluate import evaluate
+from tilewright.compiler.graph import Graph
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.program import Program
+from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.execution import Progress, execute_steps
+from tilewright.runtime.files import PathLike
+from tilewright.runtime.inputs import Inputs, check_inputs
+from tilewright.runtime.model_file import load_compiled, save_compiled
+from tilewright.runtime.result import RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledModel:
+    """An integer graph compiled for one configuration."""
+
+    compiled: CompiledGraph
+
+    @property
+    def graph(self) -> Graph:
+        """The integer graph, which defines every output bit for bit."""
+        return self.compiled.graph
+
+    @property
+    def config(self) -> AcceleratorConfig:
+        """The machine that the model was compiled for."""
+        return self.compiled.config
+
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Per operator where it runs, and why."""
+        return self.compiled.placement
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs of the accelerator, in the order in which they run."""
+        return tuple(
+            step.program for step in self.compiled.steps if isinstance(step, AcceleratorStep)
+        )
+
+    def run(
+        self, inputs: Inputs, device: str = Device.SIM.value, *, progress: Progress | None = None
+    ) -> RunResult:
+        """Run the model once.
+
+        Parameters
+        ----------
+        inputs
+            Arrays by input name, in the model's own layout and element type; or one array, where
+            the model has one input.
+        device
+            ``sim`` or ``reference``.
+        progress
+            Called with the instructions executed so far and their total.
+
+        Raises
+        ------
+        InputError
+            If an input does not fit the model, or if there is no such device.
+        """
+        target = parse_device(device)
+        arrays = check_inputs(self.graph, inputs)
+        start = time.perf_counter()
+        match target:
+            case Device.SIM:
+                execution = execute_steps(self.compiled, arrays, progress)
+                outputs = {name: execution.values[name] for name in self.graph.outputs}
+                timelines = execution.timelines
+            case Device.REFERENCE:
+                outputs, timelines = evaluate(self.graph, arrays), ()
+            case _:
+                assert_never(target)
+        return RunResult(
+            compiled=self.compiled,
+            device=target,
+            outputs=outputs,
+            timelines=timelines,
+            wall_seconds=time.perf_counter() - start,
+        )
+
+    def save(self, path: PathLike) -> None:
+        """Write the compiled model to one file, whole or not at all."""
+        save_compiled(self.compiled, path)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Read a compiled model that `save` wrote.
+
+        Raises
+        ------
+        TilewrightError
+            If the file cannot be read, is damaged, or is of another version.
+        """
+        return cls(compiled=load_compiled(path))
+
+    def __str__(self) -> str:
+        counts = {
+            target: sum(item.target is target for item in self.placement) for target in Target
+        }
+        places = ", ".join(f"{count} on the {target.value}" for target, count in counts.items())
+        return f"{self.graph.name} for {self.config.name}: operators {places}"

@@ -1,0 +1,95 @@
+"""Differences between arrays, and layer by layer between the simulator and the integer graph."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.compiler.compiled import AcceleratorStep
+from tilewright.compiler.evaluate import evaluate_all
+from tilewright.compiler.graph import Array
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.execution import Progress, execute_steps
+from tilewright.runtime.inputs import Inputs, check_inputs
+from tilewright.runtime.model import Model, compile_model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How far two arrays of one shape are apart."""
+
+    #: Largest distance of two elements; for integers in steps.
+    maximum: float
+    #: Number of elements that differ.
+    differing: int
+    elements: int
+
+    @property
+    def share(self) -> float:
+        """Share of the elements that differ."""
+        return self.differing / self.elements if self.elements else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerDifference:
+    """Difference of one tensor of the network."""
+
+    #: Name of the tensor's node.
+    layer: str
+    op: str
+    tensor: str
+    difference: Difference
+
+
+def difference(first: Array, second: Array) -> Difference:
+    """Compare two arrays of one shape."""
+    unequal = first != second
+    apart = np.abs(first.astype(np.float64) - second.astype(np.float64))
+    return Difference(
+        maximum=float(apart[unequal].max(initial=0.0)),
+        differing=int(np.count_nonzero(unequal)),
+        elements=int(unequal.size),
+    )
+
+
+def diff(
+    model: Model,
+    inputs: Inputs,
+    config: AcceleratorConfig,
+    *,
+    progress: Progress | None = None,
+) -> tuple[LayerDifference, ...]:
+    """Compare the simulator with the integer graph on every tensor that the accelerator yields.
+
+    The model is compiled so that each kernel's result stays in DRAM; both sides start from the
+    same inputs, so the first layer that differs is where they part.
+    """
+    compiled = compile_model(model, config, keep_intermediates=True)
+    return layer_differences(compiled, inputs, progress=progress)
+
+
+def layer_differences(
+    compiled: CompiledModel, inputs: Inputs, *, progress: Progress | None = None
+) -> tuple[LayerDifference, ...]:
+    """Do what `diff` does, for the tensors that `compiled` happens to keep."""
+    graph = compiled.graph
+    arrays = check_inputs(graph, inputs)
+    found = execute_steps(compiled.compiled, arrays, progress).values
+    expected = evaluate_all(graph, arrays)
+    kept = {
+        binding.tensor
+        for step in compiled.compiled.steps
+        if isinstance(step, AcceleratorStep)
+        for binding in step.outputs
+    }
+    return tuple(
+        LayerDifference(
+            layer=node.name,
+            op=type(node.op).__name__,
+            tensor=name,
+            difference=difference(found[name], expected[name]),
+        )
+        for node in graph.nodes
+        for name in node.outputs
+        if name in kept or name in graph.outputs
+    )

@@ -1,0 +1,69 @@
+"""A model: the integer graph of a file, and its compilation."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.graph import Graph, Tensor
+from tilewright.compiler.passes.pipeline import lower_to_integer
+from tilewright.compiler.readers import read_model
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.files import PathLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A quantised network as its integer graph.
+
+    Attributes
+    ----------
+    graph
+        The integer graph; inputs and outputs have the names, shapes and types of the file.
+    path
+        The file that it was read from.
+    """
+
+    graph: Graph
+    path: Path
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Name, shape and element type of each input."""
+        return tuple(self.graph.tensors[name] for name in self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Name, shape and element type of each output."""
+        return tuple(self.graph.tensors[name] for name in self.graph.outputs)
+
+
+def load(path: PathLike) -> Model:
+    """Read a quantised ``.onnx`` or ``.tflite`` file.
+
+    Raises
+    ------
+    ModelError
+        If the file is damaged or holds something that is not supported.
+    """
+    return Model(graph=lower_to_integer(read_model(Path(path))), path=Path(path))
+
+
+def compile_model(
+    model: Model, config: AcceleratorConfig, *, keep_intermediates: bool = False
+) -> CompiledModel:
+    """Compile a model for one configuration of the accelerator.
+
+    Parameters
+    ----------
+    keep_intermediates
+        Leave the result of every kernel in DRAM for the host, which `diff` compares.
+
+    Raises
+    ------
+    CompileError
+        If the model does not fit the configuration.
+    """
+    return CompiledModel(
+        compiled=compile_graph(model.graph, config, keep_intermediates=keep_intermediates)
+    )

@@ -1,0 +1,168 @@
+"""The file of a compiled model: prefix, JSON header, binary sections, SHA-256."""
+
+import hashlib
+import json
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import assert_never
+
+from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
+from tilewright.compiler.graph import Graph
+from tilewright.compiler.operators import DataType
+from tilewright.isa.errors import ModelError, TilewrightError
+from tilewright.isa.program import Program, check_config
+from tilewright.runtime.files import PathLike, read_file, write_atomically
+from tilewright.runtime.records import from_record, to_record
+
+#: First bytes of the file; the line end shows damage by text-mode transfers.
+MAGIC = b"tlwrcm\r\n"
+#: Version of the file format.
+VERSION = 1
+
+_PREFIX = struct.Struct("<8sII")
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
+
+
+def save_compiled(compiled: CompiledGraph, path: PathLike) -> None:
+    """Write the file of a compiled model, whole or not at all."""
+    write_atomically(path, compiled_to_bytes(compiled))
+
+
+def load_compiled(path: PathLike) -> CompiledGraph:
+    """Read the file of a compiled model.
+
+    Raises
+    ------
+    TilewrightError
+        If the file cannot be read, is damaged, or is of another version; the message begins with
+        the path.
+    """
+    data = read_file(path, "compiled model")
+    try:
+        return compiled_from_bytes(data)
+    except TilewrightError as error:
+        raise ModelError(f"{path}: {error}", hint=error.hint) from error
+
+
+def compiled_to_bytes(compiled: CompiledGraph) -> bytes:
+    """Return the content of the file."""
+    sections: list[bytes] = []
+    record = to_record(CompiledGraph, compiled, sections)
+    header = {"sections": [len(section) for section in sections], "compiled": record}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    body = b"".join((_PREFIX.pack(MAGIC, VERSION, len(text)), text, *sections))
+    return body + hashlib.sha256(body).digest()
+
+
+def compiled_from_bytes(data: bytes) -> CompiledGraph:
+    """Read the content of the file; the inverse of `compiled_to_bytes`.
+
+    Raises `TilewrightError` for anything else, and needs no more memory than a small multiple of
+    the data.
+    """
+    body = memoryview(data)[:-_CHECKSUM_BYTES]
+    if len(body) < _PREFIX.size:
+        raise ModelError(f"not a compiled model: {len(data)} bytes are too few")
+    magic, version, header_bytes = _PREFIX.unpack_from(body)
+    if magic != MAGIC:
+        raise ModelError("not a compiled model: it does not begin with the signature")
+    if version != VERSION:
+        raise ModelError(
+            f"the compiled model has version {version}, this is version {VERSION}",
+            hint="compile the model again",
+        )
+    if hashlib.sha256(body).digest() != data[len(body) :]:
+        raise _damaged("its checksum does not match")
+    header_end = _PREFIX.size + header_bytes
+    if header_end > len(body):
+        raise _damaged("its header is cut off")
+    header = _parse_header(bytes(body[_PREFIX.size : header_end]))
+    sections = _split(body[header_end:], header["sections"])
+    compiled: CompiledGraph = from_record(CompiledGraph, header["compiled"], sections, "compiled")
+    _check_steps(compiled)
+    return compiled
+
+
+def has_signature(path: PathLike) -> bool:
+    """Say whether a file begins like a compiled model; false where it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def _parse_header(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _damaged("its header is not JSON") from None
+    if not isinstance(header, dict) or header.keys() != {"sections", "compiled"}:
+        raise _damaged("its header lacks its parts")
+    return header
+
+
+def _split(body: memoryview, sizes: Any) -> list[memoryview]:
+    sections, position = [], 0
+    if not isinstance(sizes, list):
+        raise _damaged("its header lists no sections")
+    for size in sizes:
+        if type(size) is not int or not 0 <= size <= len(body) - position:
+            raise _damaged("a section is cut off")
+        sections.append(body[position : position + size])
+        position += size
+    if position != len(body):
+        raise _damaged(f"{len(body) - position} bytes too many")
+    return sections
+
+
+def _check_steps(compiled: CompiledGraph) -> None:
+    """Check that the steps fit the graph and each other, so that running them cannot go astray."""
+    graph, nodes = compiled.graph, set(compiled.graph.nodes)
+    known = {*graph.inputs, *graph.constants}
+    for index, step in enumerate(compiled.steps):
+        match step:
+            case HostStep():
+                for node in step.nodes:
+                    if node not in nodes or not known.issuperset(node.inputs):
+                        raise _damaged(f"node {node.name!r:.60} of step {index} does not fit")
+                    known.update(node.outputs)
+            case AcceleratorStep():
+                check_config(step.program, compiled.config)
+                for binding in (*step.inputs, *step.outputs):
+                    if not _fits(binding, compiled.graph, step.program):
+                        raise _damaged(f"binding {binding.tensor!r:.60} does not fit its tensor")
+                if not known.issuperset(binding.tensor for binding in step.inputs):
+                    raise _damaged(f"step {index} reads what no step before it yields")
+                known.update(binding.tensor for binding in step.outputs)
+            case _:
+                assert_never(step)
+    if not known.issuperset(graph.outputs):
+        raise _damaged("no step yields one of the outputs")
+
+
+def _fits(binding: Binding, graph: Graph, program: Program) -> bool:
+    layout, fold = binding.layout, binding.fold
+    shape = layout.shape
+    sizes = (shape.images, shape.height, shape.width, shape.channels, layout.batch, layout.block)
+    if binding.tensor not in graph.tensors or min(sizes) < 1:
+        return False
+    tensor = graph.tensors[binding.tensor]
+    held = shape
+    if fold is not None:
+        held = fold.image
+        channels = fold.window.taps * held.channels
+        if sizes[:4] != (held.images, fold.rows, fold.columns, channels):
+            return False
+    return (
+        tensor.dtype is DataType.INT8
+        and math.prod(tensor.shape) == held.images * held.height * held.width * held.channels
+        and 0 <= layout.address <= program.dram_bytes - layout.size_bytes
+    )
+
+
+def _damaged(what: str) -> ModelError:
+    return ModelError(f"the compiled model is damaged: {what}")

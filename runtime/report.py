@@ -1,0 +1,157 @@
+"""The report of a run: one HTML page that needs no other file and no network."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph
+from tilewright.isa.config_record import config_to_record
+from tilewright.isa.memories import Engine
+from tilewright.runtime.segments import Segment, merge_segments
+from tilewright.runtime.stats import LayerStats, RunStats, longest_wait
+from tilewright.sim.timeline import EngineAccount, Timeline
+
+_TEMPLATE = Path(__file__).with_name("report.html")
+
+
+def render_report(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: RunStats) -> str:
+    """Return the page; every name of the model is escaped."""
+    config, placement = compiled.config, compiled.placement
+    title = f"{compiled.graph.name} on {config.name}"
+    substitutes = {
+        "title": escape(title),
+        "subtitle": escape(
+            f"{config.batch} x {config.block_in} x {config.block_out} multiply-accumulates per"
+            f" cycle, {config.clock_mhz:g} MHz, cycle-exact simulation"
+        ),
+        "tiles": _tiles(stats),
+        "engines": "\n".join(_engine_row(engine, stats) for engine in Engine),
+        "layers": "\n".join(_layer_row(layer, stats.cycles) for layer in stats.layers),
+        "placement": "\n".join(
+            _row(_cells(item.node, item.operator, item.target.value, item.reason))
+            for item in placement
+        ),
+        "configuration": _configuration_rows(config_to_record(config)),
+        "data": _data(compiled, timelines, stats),
+    }
+    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(substitutes)
+
+
+def _tiles(stats: RunStats) -> str:
+    bound = stats.ideal_cycles / stats.cycles if stats.cycles else 0.0
+    tiles = (
+        (f"{stats.cycles:,}", "cycles"),
+        (f"{stats.milliseconds:,.3f} ms", f"at {stats.clock_mhz:g} MHz"),
+        (f"{bound:.1%}", f"of the array-shape bound, {stats.ideal_cycles:,} cycles"),
+        (f"{stats.utilisation:.1%}", f"of the multipliers, {stats.macs:,} MACs"),
+        (f"{stats.dram_read_bytes:,}", "bytes read from DRAM"),
+        (f"{stats.dram_write_bytes:,}", "bytes written to DRAM"),
+    )
+    return "\n".join(f"<div><b>{value}</b>{escape(what)}</div>" for value, what in tiles)
+
+
+def _engine_row(engine: Engine, stats: RunStats) -> str:
+    account = stats.engines[engine]
+    waits = [
+        f"{giver.name.lower()} {account.token_wait[giver]:,}"
+        for giver in Engine
+        if account.token_wait[giver]
+    ]
+    return _row(
+        _cells(engine.name.lower())
+        + f"<td>{_stack(account)}</td>"
+        + _numbers(account.busy, account.memory_wait, sum(account.token_wait))
+        + _cells(", ".join(waits))
+        + _numbers(account.fetch_wait, account.drain)
+    )
+
+
+def _stack(account: EngineAccount) -> str:
+    parts = (
+        ("busy", account.busy),
+        ("memory", account.memory_wait),
+        ("token", sum(account.token_wait)),
+        ("fetch", account.fetch_wait),
+        ("drain", account.drain),
+        ("done", account.done),
+    )
+    total = max(1, account.cycles)
+    spans = "".join(
+        f'<i class="{name}" style="width:{cycles / total:.3%}" title="{name} {cycles:,}"></i>'
+        for name, cycles in parts
+    )
+    return f'<div class="stack">{spans}</div>'
+
+
+def _layer_row(layer: LayerStats, run_cycles: int) -> str:
+    share = layer.cycles / run_cycles if run_cycles else 0.0
+    bar = f'<span class="bar" style="width:{120 * share:.1f}px"></span> {share:.1%}'
+    if not layer.waits:
+        return _row(_cells(layer.name, layer.op) + '<td class="number">-</td><td>on the host</td>')
+    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if layer.cycles else "-"
+    return _row(
+        _cells(layer.name, layer.op)
+        + _numbers(layer.cycles)
+        + f"<td>{bar}</td>"
+        + _numbers(layer.ideal_cycles)
+        + f'<td class="number">{bound}</td>'
+        + _numbers(layer.macs, layer.dram_bytes, *(account.busy for account in layer.waits))
+        + _cells(longest_wait(layer))
+    )
+
+
+def _configuration_rows(record: dict[str, object]) -> str:
+    rows = []
+    for name, value in record.items():
+        if isinstance(value, dict):
+            rows += [(f"{name}.{inner}", held) for inner, held in value.items()]
+        else:
+            rows.append((name, value))
+    return "\n".join(
+        _row(_cells(name) + f'<td class="number">{escape(str(value))}</td>') for name, value in rows
+    )
+
+
+def _data(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: RunStats) -> str:
+    steps = [step for step in compiled.steps if isinstance(step, AcceleratorStep)]
+    layers = [layer.name for step in steps for layer in step.layers]
+    segments = merge_segments(steps, timelines)
+    record = {
+        "cycles": max(1, stats.cycles),
+        "engines": [engine.name.lower() for engine in Engine],
+        "layers": layers,
+        "segments": [*_layer_bars(stats), *map(_plain, segments)],
+    }
+    # "<" could end the script element that the data stands in.
+    return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _layer_bars(stats: RunStats) -> list[list[float]]:
+    """Return the row above the engines: the stretch of cycles that counts as each layer's."""
+    bars: list[list[float]] = []
+    begin = 0
+    accelerated = (layer for layer in stats.layers if layer.waits)
+    for index, layer in enumerate(accelerated):
+        if layer.cycles:
+            bars.append([-1, index, begin, begin + layer.cycles - 1, 1])
+        begin += layer.cycles
+    return bars
+
+
+def _plain(segment: Segment) -> list[float]:
+    share = round(segment.busy / (segment.last - segment.first + 1), 3)
+    return [segment.engine, segment.layer, segment.first, segment.last, share]
+
+
+def _row(cells: str) -> str:
+    return f"<tr>{cells}</tr>"
+
+
+def _cells(*texts: str) -> str:
+    return "".join(f"<td>{escape(text)}</td>" for text in texts)
+
+
+def _numbers(*values: int) -> str:
+    return "".join(f'<td class="number">{value:,}</td>' for value in values)

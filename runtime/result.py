@@ -1,0 +1,65 @@
+"""What a run yields: outputs, cost, and the files that show it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.compiler.compiled import CompiledGraph
+from tilewright.compiler.graph import Array
+from tilewright.isa.errors import InputError
+from tilewright.runtime.devices import Device
+from tilewright.runtime.files import PathLike, write_atomically
+from tilewright.runtime.report import render_report
+from tilewright.runtime.stats import RunStats, run_stats
+from tilewright.runtime.trace import render_trace
+from tilewright.sim.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunResult:
+    """Outputs and cost of one run of a compiled model on one device.
+
+    Attributes
+    ----------
+    outputs
+        Arrays under the model's own output names, in its layout and element type.
+    timelines
+        Timing of each program that ran; empty on a device that counts no cycles.
+    wall_seconds
+        Time that the run took on this computer.
+    """
+
+    compiled: CompiledGraph
+    device: Device
+    outputs: Mapping[str, Array]
+    timelines: tuple[Timeline, ...]
+    wall_seconds: float
+
+    @property
+    def stats(self) -> RunStats:
+        """Cycles, traffic and waits.
+
+        Raises
+        ------
+        InputError
+            If the device counts no cycles.
+        """
+        self._require_cycles()
+        return run_stats(self.compiled, self.timelines)
+
+    def save_report(self, path: PathLike) -> None:
+        """Write one HTML page with tables, time line and placement; it needs no other file."""
+        self._require_cycles()
+        write_atomically(path, render_report(self.compiled, self.timelines, self.stats).encode())
+
+    def save_trace(self, path: PathLike) -> None:
+        """Write a trace that opens in Perfetto."""
+        self._require_cycles()
+        trace = render_trace(self.compiled, self.timelines, self.stats)
+        write_atomically(path, trace.encode())
+
+    def _require_cycles(self) -> None:
+        if self.device is Device.REFERENCE:
+            raise InputError(
+                f"device {self.device.value!r} counts no cycles",
+                hint=f"run the model on device {Device.SIM.value!r}",
+            )

@@ -1,0 +1,87 @@
+"""Traces of a run in the Trace Event Format, which Perfetto and Chrome's tracing page open."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph
+from tilewright.isa.memories import Engine
+from tilewright.runtime.stats import RunStats
+from tilewright.sim.timeline import Timeline
+
+_PROCESS = 1
+#: Track of the layers; the engines' tracks come after it.
+_LAYERS = 0
+
+
+def render_trace(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: RunStats) -> str:
+    """Return the trace: a track of layers, and one per engine with its instructions and waits.
+
+    Times are microseconds at the clock of the configuration; the cycles stand in the arguments.
+    """
+    events = [_name("process_name", _LAYERS, f"{compiled.graph.name} on {compiled.config.name}")]
+    events.append(_name("thread_name", _LAYERS, "layers"))
+    events += [_name("thread_name", 1 + engine, engine.name.lower()) for engine in Engine]
+    slices = [*_layer_slices(stats)]
+    steps = [step for step in compiled.steps if isinstance(step, AcceleratorStep)]
+    begin = 0
+    for step, timeline in zip(steps, timelines, strict=True):
+        slices += _instruction_slices(step, timeline, begin)
+        begin += timeline.cycles
+    events += [_event(*item, compiled.config.clock_mhz) for item in slices]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}, separators=(",", ":"))
+
+
+#: Track, name, first cycle, cycles, arguments.
+_Slice = tuple[int, str, int, int, dict[str, Any]]
+
+
+def _layer_slices(stats: RunStats) -> Iterator[_Slice]:
+    begin = 0
+    for layer in stats.layers:
+        if layer.cycles:
+            arguments = {"operator": layer.op, "bound": layer.ideal_cycles, "macs": layer.macs}
+            yield _LAYERS, layer.name, begin, layer.cycles, arguments
+        begin += layer.cycles
+
+
+def _instruction_slices(step: AcceleratorStep, timeline: Timeline, begin: int) -> Iterator[_Slice]:
+    layers = step.program.layer_of_instruction
+    for position, instruction in enumerate(step.program.instructions):
+        if timeline.engine[position] < 0:
+            continue
+        track = 1 + int(timeline.engine[position])
+        start, last_step = int(timeline.start[position]), int(timeline.last_step[position])
+        drain, tokens = int(timeline.drain[position]), int(timeline.token_wait[position])
+        if tokens:
+            giver = Engine(int(timeline.token_giver[position])).name.lower()
+            yield track, f"wait for {giver}", begin + start - drain - tokens, tokens, {}
+        layer = layers[position] if layers else -1
+        arguments = {
+            "instruction": position,
+            "layer": step.layers[layer].name if layer >= 0 else "",
+            "busy": int(timeline.busy[position]),
+            "memory_wait": int(timeline.memory_wait[position]),
+            "dram_bytes": int(timeline.dram_bytes[position]),
+            "finish": begin + int(timeline.finish[position]),
+        }
+        name = type(instruction).__name__.lower()
+        yield track, name, begin + start, last_step - start + 1, arguments
+
+
+def _name(kind: str, track: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": _PROCESS, "tid": track, "name": kind, "args": {"name": name}}
+
+
+def _event(
+    track: int, name: str, begin: int, cycles: int, arguments: dict[str, Any], clock_mhz: float
+) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "pid": _PROCESS,
+        "tid": track,
+        "name": name,
+        "ts": begin / clock_mhz,
+        "dur": cycles / clock_mhz,
+        "args": {"cycle": begin, "cycles": cycles, **arguments},
+    }
