@@ -22,6 +22,7 @@ from tilewright.isa.config_record import config_from_record, config_to_record
 from tilewright.isa.encoding import decode_program, encode_program, instruction_bytes
 from tilewright.isa.errors import ConfigError, ProgramError
 from tilewright.isa.instructions import AnyInstruction
+from tilewright.isa.timing import fetch_burst_instructions
 
 #: First bytes of a program file; the line end shows damage by text-mode transfers.
 MAGIC = b"tlwrpg\r\n"
@@ -80,7 +81,7 @@ class Program:
     config: AcceleratorConfig
     #: In the order of dispatch.
     instructions: tuple[AnyInstruction, ...]
-    #: DRAM address of the first encoded instruction, a multiple of `instruction_bytes`.
+    #: DRAM address of the first encoded instruction, a multiple of `code_alignment_bytes`.
     code_address: int
     #: Constants; they overlap neither the code nor each other.
     constants: tuple[Segment, ...] = ()
@@ -97,10 +98,10 @@ class Program:
         limit = self.config.dram.size_bytes
         if not 0 < self.dram_bytes <= limit:
             raise ProgramError(f"dram_bytes must be from 1 to {limit}, not {self.dram_bytes}")
-        if self.code_address % instruction_bytes(self.config):
+        alignment = code_alignment_bytes(self.config)
+        if self.code_address % alignment:
             raise ProgramError(
-                f"code_address must be a multiple of {instruction_bytes(self.config)},"
-                f" not {self.code_address}"
+                f"code_address must be a multiple of {alignment}, not {self.code_address}"
             )
         self._check_regions()
         self._check_layers()
@@ -238,6 +239,11 @@ class Program:
         except OSError as error:
             raise ProgramError(f"cannot read program file {path}: {error.strerror}") from error
         return cls.from_bytes(data)
+
+
+def code_alignment_bytes(config: AcceleratorConfig) -> int:
+    """Alignment of a program's code: a full fetch burst, so that no burst crosses a page."""
+    return fetch_burst_instructions(config) * instruction_bytes(config)
 
 
 def check_config(program: Program, config: AcceleratorConfig) -> None:

@@ -39,10 +39,9 @@ def _introduction(config: AcceleratorConfig) -> Iterator[str]:
     yield "Generated from `isa/` by `tilewright isa`. Widths depend on the configuration, whose"
     yield f"digest is `{config_digest(config)[:16]}`."
     yield ""
-    yield f"An instruction has {instruction_bytes(config)} bytes, a micro-op has {UOP_BYTES}. Both"
-    yield "are little endian: bit 0 is the lowest bit of the first byte. Unused bits are zero. An index"
-    yield "is the sum of a base, the strides of the loops and the micro-op, modulo two to the width of"
-    yield "the operand."
+    yield f"An instruction has {instruction_bytes(config)} bytes, a micro-op has {UOP_BYTES}. Bit 0"
+    yield "is the lowest bit of the first byte; unused bits are zero. An index is the sum of a"
+    yield "base, the strides of the loops and the micro-op, modulo two to the width of the operand."
     yield ""
 
 
