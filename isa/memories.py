@@ -1,11 +1,12 @@
 """The scratchpads of the accelerator: what an entry holds, and which engine reads or writes it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-
-from typing_extensions import assert_never
+from types import MappingProxyType
 
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.memo import memoize
 
 
 class Engine(IntEnum):
@@ -69,36 +70,35 @@ class MemoryShape:
 
 def memory_shape(memory: Memory, config: AcceleratorConfig) -> MemoryShape:
     """Describe one scratchpad of a configuration."""
+    return memory_shapes(config)[memory]
+
+
+@memoize
+def memory_shapes(config: AcceleratorConfig) -> Mapping[Memory, MemoryShape]:
+    """Describe every scratchpad of a configuration."""
     load, gemm, vector, store = Engine.LOAD, Engine.GEMM, Engine.VECTOR, Engine.STORE
-    match memory:
-        case Memory.INP:
-            return _shape(config.inp_entries, config.batch * config.block_in, gemm, load)
-        case Memory.WGT:
-            return _shape(config.wgt_entries, config.block_out * config.block_in, gemm, load)
-        case Memory.VEC:
-            return _shape(config.vec_entries, config.batch * config.block_out, vector, load)
-        case Memory.COEF:
-            return _shape(config.coef_entries, config.block_out * 2, vector, load)
-        case Memory.PRM:
-            return _shape(config.prm_entries, config.block_out * PRM_CHANNEL_BYTES, vector, load)
-        case Memory.GUOP:
-            return _shape(config.gemm_uop_entries, UOP_BYTES, gemm, load)
-        case Memory.VUOP:
-            return _shape(config.vector_uop_entries, UOP_BYTES, vector, load)
-        case Memory.LUT:
-            return _shape(config.lut_tables, LUT_LENGTH, vector, load)
-        case Memory.ACC:
-            return MemoryShape(
+    batch, block_in, block_out = config.batch, config.block_in, config.block_out
+    parameter_bytes = block_out * PRM_CHANNEL_BYTES
+    return MappingProxyType(
+        {
+            Memory.INP: _shape(config.inp_entries, batch * block_in, gemm, load),
+            Memory.WGT: _shape(config.wgt_entries, block_out * block_in, gemm, load),
+            Memory.VEC: _shape(config.vec_entries, batch * block_out, vector, load),
+            Memory.COEF: _shape(config.coef_entries, block_out * 2, vector, load),
+            Memory.PRM: _shape(config.prm_entries, parameter_bytes, vector, load),
+            Memory.GUOP: _shape(config.gemm_uop_entries, UOP_BYTES, gemm, load),
+            Memory.VUOP: _shape(config.vector_uop_entries, UOP_BYTES, vector, load),
+            Memory.LUT: _shape(config.lut_tables, LUT_LENGTH, vector, load),
+            Memory.ACC: MemoryShape(
                 entries=config.acc_entries,
-                entry_bytes=config.batch * config.block_out * 4,
+                entry_bytes=batch * block_out * 4,
                 banks=2,
                 readers=(gemm, vector),
                 writers=(gemm, vector),
-            )
-        case Memory.OUT:
-            return _shape(config.out_entries, config.batch * config.block_out, store, vector)
-        case _:
-            assert_never(memory)
+            ),
+            Memory.OUT: _shape(config.out_entries, batch * block_out, store, vector),
+        }
+    )
 
 
 def _shape(entries: int, entry_bytes: int, reader: Engine, writer: Engine) -> MemoryShape:
