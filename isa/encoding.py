@@ -255,7 +255,8 @@ def _checked(rows: Any, fields_: Sequence[FieldLayout], name: _Naming) -> Values
     for index, row in enumerate(rows):
         for item, value in zip(fields_, row, strict=True):
             if not isinstance(value, (int, np.integer)) or not item.low <= value <= item.high:
-                raise ProgramError(_does_not_fit(name(index), item, value))
+                shown = int(value) if isinstance(value, np.integer) else value
+                raise ProgramError(_does_not_fit(name(index), item, shown))
     return np.array([[int(value) for value in row] for row in rows], dtype=np.int64)
 
 
