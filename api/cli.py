@@ -14,6 +14,7 @@ from tilewright import __version__
 from tilewright.commands import compare, compile, demo, diff, disasm, isa, run
 from tilewright.commands.command import Command
 from tilewright.isa.errors import InputError, TilewrightError
+from tilewright.options import STANDARD_OUTPUT
 from tilewright.runtime.files import write_atomically
 from tilewright.terminal import Terminal
 
@@ -79,11 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     arguments = _parser().parse_args(words)
     command: Command = arguments.command
-    terminal = Terminal(verbose=arguments.verbose)
-    outcome = command.execute(arguments, terminal)
-    if arguments.json:
-        text = json.dumps(outcome.record, indent=2, allow_nan=False)
-        write_atomically(arguments.json, f"{text}\n".encode())
+    to_stdout = arguments.json == STANDARD_OUTPUT
+    outcome = command.execute(arguments, Terminal(verbose=arguments.verbose, quiet=to_stdout))
+    text = f"{json.dumps(outcome.record, indent=2, allow_nan=False)}\n"
+    if to_stdout:
+        sys.stdout.write(text)
+    elif arguments.json:
+        write_atomically(arguments.json, text.encode())
     return outcome.status
 
 
@@ -99,7 +102,12 @@ def _parser() -> argparse.ArgumentParser:
             command.name, help=command.summary, description=f"{command.summary.capitalize()}."
         )
         command.add_arguments(sub)
-        sub.add_argument("--json", metavar="FILE", type=Path, help="write the full result as JSON")
+        sub.add_argument(
+            "--json",
+            metavar="FILE",
+            type=Path,
+            help="write the full result as JSON (-: to stdout, in place of the text)",
+        )
         sub.add_argument("-v", "--verbose", action="store_true", help="say what takes how long")
         sub.set_defaults(command=command)
     return parser

@@ -12,16 +12,19 @@ from tilewright.isa.program import check_config
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.files import check_writable
 from tilewright.runtime.inputs import random_inputs
-from tilewright.runtime.model import Model, compile_model, load
+from tilewright.runtime.model import compile_model, load
 from tilewright.runtime.model_file import has_signature
 from tilewright.terminal import Terminal
 
+#: What ``--json`` takes to print the record instead of the text.
+STANDARD_OUTPUT = Path("-")
 
-def add_model(
-    parser: argparse.ArgumentParser, what: str = ".onnx, .tflite or compiled .tw"
-) -> None:
+
+def add_model(parser: argparse.ArgumentParser) -> None:
     """Add ``MODEL``."""
-    parser.add_argument("model", metavar="MODEL", type=Path, help=f"{what} file")
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, help=".onnx, .tflite or compiled .tw file"
+    )
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -76,10 +79,16 @@ def chosen_inputs(
     return random_inputs(graph, arguments.seed)
 
 
-def load_model(path: Path, terminal: Terminal) -> Model:
-    """Read a model file with a progress display."""
+def load_and_compile(
+    path: Path,
+    config: AcceleratorConfig,
+    terminal: Terminal,
+) -> CompiledModel:
+    """Read a model file and compile it."""
     with terminal.stage(f"reading {path}"):
-        return load(path)
+        model = load(path)
+    with terminal.stage(f"compiling for {config.name}"):
+        return compile_model(model, config, progress=terminal.detail)
 
 
 def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> CompiledModel:
@@ -89,10 +98,7 @@ def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> Compil
     an error that names the fields that differ.
     """
     if not has_signature(arguments.model):
-        config = chosen_config(arguments)
-        model = load_model(arguments.model, terminal)
-        with terminal.stage(f"compiling for {config.name}"):
-            return compile_model(model, config)
+        return load_and_compile(arguments.model, chosen_config(arguments), terminal)
     with terminal.stage(f"loading {arguments.model}"):
         compiled = CompiledModel.load(arguments.model)
     if arguments.config or arguments.changes:
@@ -105,7 +111,7 @@ def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> Compil
 
 def check_outputs(*paths: Path | None) -> None:
     """Refuse output files that cannot be written, or are named twice, before any work is done."""
-    named = [path for path in paths if path is not None]
+    named = [path for path in paths if path is not None and path != STANDARD_OUTPUT]
     for path in named:
         check_writable(path)
     resolved = [path.resolve() for path in named]

@@ -61,7 +61,7 @@ def compare(
     inputs: Inputs,
     devices: Sequence[str] = (Device.SIM.value, Device.REFERENCE.value),
     *,
-    config: AcceleratorConfig = PYNQ,
+    config: AcceleratorConfig | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Run a model on several devices and compare each with the integer graph.
@@ -69,7 +69,7 @@ def compare(
     Parameters
     ----------
     config
-        What a `Model` is compiled for; a `CompiledModel` has its own.
+        What a `Model` is compiled for, by default preset ``pynq``; a `CompiledModel` has its own.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def compare(
     if not names:
         raise InputError("name at least one device to compare")
     targets = [parse_device(name) for name in names]
-    compiled = compile_model(model, config) if isinstance(model, Model) else model
+    compiled = compile_model(model, config or PYNQ) if isinstance(model, Model) else model
     expected = compiled.run(inputs, Device.REFERENCE.value)
     runs = []
     for target in targets:

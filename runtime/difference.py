@@ -8,6 +8,7 @@ from tilewright.compiler.compiled import AcceleratorStep
 from tilewright.compiler.evaluate import evaluate_all
 from tilewright.compiler.graph import Array
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.presets import PYNQ
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.execution import Progress, execute_steps
 from tilewright.runtime.inputs import Inputs, check_inputs
@@ -53,27 +54,32 @@ def difference(first: Array, second: Array) -> Difference:
 
 
 def diff(
-    model: Model,
+    model: Model | CompiledModel,
     inputs: Inputs,
-    config: AcceleratorConfig,
     *,
+    config: AcceleratorConfig | None = None,
     progress: Progress | None = None,
 ) -> tuple[LayerDifference, ...]:
     """Compare the simulator with the integer graph on every tensor that the accelerator yields.
 
-    The model is compiled so that each kernel's result stays in DRAM; both sides start from the
-    same inputs, so the first layer that differs is where they part.
+    The model is compiled so that nothing is fused and each result stays in DRAM. Both sides start
+    from the same inputs, so the first layer that differs is where they part.
+
+    Parameters
+    ----------
+    config
+        The machine; by default the one that a `CompiledModel` was made for, else preset ``pynq``.
+
+    Raises
+    ------
+    TilewrightError
+        If the inputs do not fit the model, or the model does not fit the machine.
     """
+    arrays = check_inputs(model.graph, inputs)
+    if config is None:
+        config = PYNQ if isinstance(model, Model) else model.config
     compiled = compile_model(model, config, keep_intermediates=True)
-    return layer_differences(compiled, inputs, progress=progress)
-
-
-def layer_differences(
-    compiled: CompiledModel, inputs: Inputs, *, progress: Progress | None = None
-) -> tuple[LayerDifference, ...]:
-    """Do what `diff` does, for the tensors that `compiled` happens to keep."""
     graph = compiled.graph
-    arrays = check_inputs(graph, inputs)
     found = execute_steps(compiled.compiled, arrays, progress).values
     expected = evaluate_all(graph, arrays)
     kept = {

@@ -2,7 +2,7 @@
 
 import errno
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TypeAlias
 
@@ -39,18 +39,13 @@ def write_atomically(path: PathLike, data: bytes) -> None:
     """
     target = check_writable(path)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name:.100}.")
+        if target.exists() and not target.is_file():
+            # A pipe or a device is written to, never replaced.
+            target.write_bytes(data)
+        else:
+            _replace(target.resolve(), data)
     except OSError as error:
         raise InputError(f"cannot write {target}: {_reason(error)}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            os.fchmod(descriptor, 0o666 & ~_umask())
-        Path(temporary).replace(target)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {_reason(error)}") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def read_file(path: PathLike, what: str) -> bytes:
@@ -70,8 +65,11 @@ def _reason(error: OSError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _umask() -> int:
-    # The only way to ask is to set; mkstemp makes files that nobody else may read.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _replace(target: Path, data: bytes) -> None:
+    temporary = target.with_name(f".{target.name[:64]}.{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import DataType
 from tilewright.isa.errors import ModelError, TilewrightError
 from tilewright.isa.program import Program, check_config
+from tilewright.isa.validator import validate
 from tilewright.runtime.files import PathLike, read_file, write_atomically
 from tilewright.runtime.records import from_record, to_record
 
@@ -132,6 +133,9 @@ def _check_steps(compiled: CompiledGraph) -> None:
                     known.update(node.outputs)
             case AcceleratorStep():
                 check_config(step.program, compiled.config)
+                validate(step.program)
+                if len(step.layers) != len(step.program.layers):
+                    raise _damaged(f"step {index} does not describe its layers")
                 for binding in (*step.inputs, *step.outputs):
                     if not _fits(binding, compiled.graph, step.program):
                         raise _damaged(f"binding {binding.tensor!r:.60} does not fit its tensor")

@@ -6,7 +6,6 @@ the number of a binary section.
 """
 
 import dataclasses
-import functools
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 
 from tilewright.compiler.operators import DataType
 from tilewright.isa.errors import ModelError, TilewrightError
+from tilewright.isa.memo import memoize
 from tilewright.isa.program import Program
 
 
@@ -83,8 +83,8 @@ def from_record(hint: Any, record: Any, sections: Sequence[memoryview], where: s
     return _dataclass_from_record(origin, record, sections, where)
 
 
-@functools.cache
-def field_hints(cls: Hashable) -> dict[str, Any]:
+@memoize
+def field_hints(cls: Any) -> dict[str, Any]:
     """Return the type hint of each field of a dataclass, in their order."""
     hints = get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tilewright.compiler.compiled import CompiledGraph
 from tilewright.compiler.graph import Array
@@ -14,7 +15,8 @@ from tilewright.runtime.trace import render_trace
 from tilewright.sim.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+# Without slots: `cached_property` keeps its value in the instance's dictionary.
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RunResult:
     """Outputs and cost of one run of a compiled model on one device.
 
@@ -34,7 +36,7 @@ class RunResult:
     timelines: tuple[Timeline, ...]
     wall_seconds: float
 
-    @property
+    @cached_property
     def stats(self) -> RunStats:
         """Cycles, traffic and waits.
 

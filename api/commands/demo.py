@@ -8,7 +8,7 @@ from tilewright import demo
 from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.compiled import Target
 from tilewright.compiler.graph import Array
-from tilewright.options import add_config, check_outputs, chosen_config, load_model
+from tilewright.options import add_config, check_outputs, chosen_config, load_and_compile
 from tilewright.presentation import (
     engine_table,
     layer_table,
@@ -18,7 +18,6 @@ from tilewright.presentation import (
     stats_record,
 )
 from tilewright.runtime.compiled_model import CompiledModel
-from tilewright.runtime.model import compile_model
 from tilewright.runtime.result import RunResult
 from tilewright.terminal import Terminal
 
@@ -42,9 +41,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     check_outputs(arguments.json)
     config = chosen_config(arguments)
     samples = demo.load_samples()
-    model = load_model(demo.MODEL_PATH, terminal)
-    with terminal.stage(f"compiling for {config.name}"):
-        compiled = compile_model(model, config)
+    compiled = load_and_compile(demo.MODEL_PATH, config, terminal)
     images, labels = samples.images[: arguments.images], samples.labels[: arguments.images]
     results = []
     with terminal.stage("simulating") as progress:

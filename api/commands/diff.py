@@ -8,30 +8,25 @@ from tilewright.options import (
     add_inputs,
     add_model,
     check_outputs,
-    chosen_config,
     chosen_inputs,
-    load_model,
+    load_or_compile,
 )
-from tilewright.runtime.difference import LayerDifference, layer_differences
-from tilewright.runtime.model import compile_model
+from tilewright.runtime.difference import LayerDifference, diff
 from tilewright.terminal import Table, Terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser, ".onnx or .tflite")
+    add_model(parser)
     add_inputs(parser)
     add_config(parser)
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     check_outputs(arguments.json)
-    config = chosen_config(arguments)
-    model = load_model(arguments.model, terminal)
-    inputs = chosen_inputs(arguments, model.graph, terminal)
-    with terminal.stage(f"compiling for {config.name}"):
-        compiled = compile_model(model, config, keep_intermediates=True)
-    with terminal.stage("running on sim") as progress:
-        layers = layer_differences(compiled, inputs, progress=progress)
+    compiled = load_or_compile(arguments, terminal)
+    inputs = chosen_inputs(arguments, compiled.graph, terminal)
+    with terminal.stage("comparing") as progress:
+        layers = diff(compiled, inputs, progress=progress)
     terminal.table(_table(layers))
     differing = [layer for layer in layers if layer.difference.differing]
     terminal.result()
@@ -43,7 +38,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     return Outcome(
         record={
             "model": str(arguments.model),
-            "config": config.name,
+            "config": compiled.config.name,
             "equal": not differing,
             "layers": [_record(layer) for layer in layers],
         },

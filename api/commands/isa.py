@@ -3,7 +3,7 @@
 import argparse
 
 from tilewright.commands.command import Command, Outcome
-from tilewright.isa import reference
+from tilewright.isa.reference import reference_page
 from tilewright.options import add_config, check_outputs, chosen_config
 from tilewright.terminal import Terminal
 
@@ -15,7 +15,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     check_outputs(arguments.json)
     config = chosen_config(arguments)
-    page = reference.reference_page(config)
+    page = reference_page(config)
     terminal.result(page)
     return Outcome(record={"config": config.name, "page": page})
 
