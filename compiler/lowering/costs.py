@@ -1,7 +1,11 @@
 """Estimated cycles of the parts of a schedule, by the same rules as the timing of the machine."""
 
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.encoding import instruction_bytes
 from tilewright.isa.timing import ISSUE_START_CYCLES, LOAD_START_CYCLES, STORE_START_CYCLES
+
+#: Load, gemm, vector, store.
+_INSTRUCTIONS_PER_TILE = 4
 
 
 def load_cycles(rows: int, row_bytes: int, padding_entries: int, config: AcceleratorConfig) -> float:
@@ -35,14 +39,20 @@ def issue_cycles(steps: int, instructions: int) -> float:
 
 
 def overlapped(
-    engines: tuple[float, ...], tiles: int, latency: float, *, single_buffered: bool
+    engines: tuple[float, ...],
+    tiles: int,
+    config: AcceleratorConfig,
+    *,
+    single_buffered: bool,
 ) -> float:
     """Total cycles of engines that work on `tiles` tiles one behind the other.
 
     With double buffering the slowest engine sets the pace and the others show only in the first
-    and the last tile; without, they take turns.
+    and the last tile; without, they take turns. A tile also costs the fetch of its instructions.
     """
+    latency = config.dram.read_latency_cycles + config.dram.write_latency_cycles
     if single_buffered:
         return sum(engines) + latency * tiles
     slowest = max(engines)
-    return slowest + (sum(engines) - slowest) / tiles + latency
+    hand_over = _INSTRUCTIONS_PER_TILE * instruction_bytes(config) / config.port_bytes
+    return slowest + (sum(engines) - slowest) / tiles + latency + hand_over * tiles

@@ -38,6 +38,11 @@ class Padding:
     bottom: int = 0
     value: int = 0
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any padding."""
+        return bool(self.left or self.right or self.top or self.bottom)
+
 
 NO_PADDING = Padding()
 
@@ -106,6 +111,8 @@ class Emitter:
         if span is not None:
             return span
         entry_bytes = memory_shape(memory, self.config).entry_bytes
+        if not region.rows or not region.row_bytes:
+            region, padding = _padding_only(region, padding, entry_bytes)
         load = Load(
             memory=memory,
             dst=0,
@@ -122,7 +129,7 @@ class Emitter:
             pad_value=padding.value,
         )
         span = ring.allocate(key, load.written_entries, pinned)
-        self._append_load(load, span, region if load.entries and load.rows else None)
+        self._append_load(load, span, region if load.entries else None)
         return span
 
     def load_constant(self, memory: Memory, data: bytes, pinned: tuple[Span, ...] = ()) -> Span:
@@ -205,3 +212,15 @@ class Emitter:
                 instruction=instruction, reads=reads, writes=writes, dram=dram, layer=self.layer
             )
         )
+
+
+def _padding_only(
+    region: DramRegion, padding: Padding, entry_bytes: int
+) -> tuple[DramRegion, Padding]:
+    """Describe a tile that lies in the padding: one row without data among padding rows."""
+    width = padding.left + region.row_bytes // entry_bytes + padding.right
+    rows = padding.top + region.rows + padding.bottom
+    return (
+        DramRegion(address=0, row_bytes=0, planes=region.planes),
+        Padding(left=width, top=rows - 1, value=padding.value),
+    )

@@ -1,7 +1,7 @@
 """Schedule of a lane kernel on the vector engine: loads, one vector pass, stores, tile by tile."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.compiler.lowering.costs import (
     issue_cycles,
@@ -9,7 +9,7 @@ from tilewright.compiler.lowering.costs import (
     overlapped,
     store_cycles,
 )
-from tilewright.compiler.lowering.emitter import MAX_EXTENT, NO_PADDING, Emitter
+from tilewright.compiler.lowering.emitter import MAX_EXTENT, Emitter
 from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
 from tilewright.compiler.lowering.kernels import LaneKernel, Requantisation
 from tilewright.compiler.lowering.loops import vector_loop
@@ -168,7 +168,7 @@ class LaneSchedule:
             column=min(columns.begin, tensor.shape.width - 1),
             columns=columns.count,
             entry_bytes=self.config.batch * self.config.block_out,
-            merge=padding == replace(NO_PADDING, value=padding.value),
+            merge=not padding.any,
         )
         key = (emitter.kernel, number, place.group, place.block, place.tile.row, place.tile.column)
         return emitter.load_tile(Memory.VEC, key, region, padding, pinned)
@@ -323,9 +323,8 @@ class LaneSchedule:
         steps = kernel.rows * kernel.columns * self._blocks * self._per_pixel * self._taps
         vector = issue_cycles(steps, count * self._per_pixel)
         single = count > 1 and 2 * entries * len(kernel.sources) > config.vec_entries
-        latency = config.dram.read_latency_cycles + config.dram.write_latency_cycles
         return self.output.groups * overlapped(
-            (count * load, vector, count * store), count, latency, single_buffered=single
+            (count * load, vector, count * store), count, config, single_buffered=single
         )
 
     def _misfit(self) -> str:

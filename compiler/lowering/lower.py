@@ -11,10 +11,8 @@ from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
 from tilewright.compiler.lowering.folding import fold, folded_shape
 from tilewright.compiler.lowering.fusion import KernelGroup, fuse
 from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
-from tilewright.compiler.lowering.lanes import LaneSchedule
-from tilewright.compiler.lowering.matrix import MatrixSchedule
 from tilewright.compiler.lowering.memory_plan import Lifetime, MemoryPlan, plan_memory
-from tilewright.compiler.lowering.placement import kernel_tensors, make_schedule
+from tilewright.compiler.lowering.placement import Schedule, kernel_tensors, make_schedule
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
@@ -23,8 +21,8 @@ from tilewright.isa.encoding import instruction_bytes
 from tilewright.isa.instructions import AnyInstruction, Finish
 from tilewright.isa.program import Buffer, BufferRole, Program, Segment
 
-#: Alignment of constants, tensors and code: no burst of any configuration crosses it.
-_ALIGNMENT = 4096
+#: Alignment of the code: no fetch burst of any configuration crosses it.
+_CODE_ALIGNMENT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +58,12 @@ def lower_stage(
     stage = _prepare(nodes, kernels, graph, config, keep_intermediates=keep_intermediates)
     flat = {name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()}
     schedules = [make_schedule(kernel, flat, config) for kernel in stage.kernels]
-    plan = _plan(stage, flat, keep_intermediates=keep_intermediates)
+    plan = _plan(stage, flat, config.burst_bytes, keep_intermediates=keep_intermediates)
     tensors = {
         name: replace(flat[name], address=plan.offsets[stage.roots.get(name, name)])
         for name in flat
     }
-    emitter = Emitter(config, ConstantPool(begin=plan.size_bytes, alignment=_ALIGNMENT))
+    emitter = Emitter(config, ConstantPool(begin=plan.size_bytes, alignment=config.burst_bytes))
     layer_of_kernel = [
         number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
     ]
@@ -186,7 +184,11 @@ def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
 
 
 def _plan(
-    stage: _Stage, flat: Mapping[str, BlockedTensor], *, keep_intermediates: bool
+    stage: _Stage,
+    flat: Mapping[str, BlockedTensor],
+    alignment: int,
+    *,
+    keep_intermediates: bool,
 ) -> MemoryPlan:
     """Give every tensor that is not a view its place."""
     count = len(stage.kernels)
@@ -217,7 +219,7 @@ def _plan(
         )
         for name in first
     ]
-    return plan_memory(lifetimes, _ALIGNMENT)
+    return plan_memory(lifetimes, alignment)
 
 
 def _input_binding(stage: _Stage, tensors: Mapping[str, BlockedTensor], name: str) -> Binding:
@@ -235,7 +237,7 @@ def _assemble(
     layers: tuple[LayerInfo, ...],
     config: AcceleratorConfig,
 ) -> Program:
-    code_address = -(-emitter.constants.end // _ALIGNMENT) * _ALIGNMENT
+    code_address = -(-emitter.constants.end // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
     code_bytes = len(instructions) * instruction_bytes(config)
     folded = {placed: name for name, (placed, _) in stage.folds.items()}
     buffers = []
@@ -257,14 +259,14 @@ def _assemble(
             Segment(address=address, data=data) for address, data in emitter.constants.chunks()
         ),
         buffers=tuple(buffers),
-        dram_bytes=-(-(code_address + code_bytes) // _ALIGNMENT) * _ALIGNMENT,
+        dram_bytes=-(-(code_address + code_bytes) // _CODE_ALIGNMENT) * _CODE_ALIGNMENT,
         layers=tuple(layer.name for layer in layers),
         layer_of_instruction=(*(task.layer for task in emitter.tasks), -1),
     )
 
 
 def _layer_info(
-    group: KernelGroup, schedules: Sequence[MatrixSchedule | LaneSchedule]
+    group: KernelGroup, schedules: Sequence[Schedule]
 ) -> LayerInfo:
     convolution = any(isinstance(node.op, Conv2d) for node in group.nodes)
     return LayerInfo(

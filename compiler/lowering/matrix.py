@@ -21,7 +21,7 @@ from tilewright.compiler.lowering.runs import Run, SourceTile, group_runs
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.tasks import DramRegion
 from tilewright.compiler.lowering.tensors import BlockedTensor
-from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling, choose_tiling
+from tilewright.compiler.lowering.tiling import MatrixShape, choose_tiling, product_parts
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import (
     Gemm,
@@ -140,23 +140,36 @@ class MatrixSchedule:
         return ((tile, number) for tile in cut for number in numbers)
 
     def _passes(self, begin: int) -> tuple[_Pass, ...]:
-        """Split the products of a tile's output channels by input blocks."""
+        """Split the products of a tile's output channels by input blocks, then by number."""
         end = min(begin + self.tiling.out_blocks, self.output.blocks)
         blocks = self.packed.blocks[begin * self._per_out : end * self._per_out]
         if not self.packed.dense:
             spans = [_input_span(block) for block in blocks]
             first = min(span[0] for span in spans) // self._per_in
             last = max(span[1] for span in spans) // self._per_in
-            return (_make_pass(first, last + 1 - first, blocks),)
-        result = []
+            return tuple(self._split(first, last + 1 - first, blocks))
+        result: list[_Pass] = []
         for first in range(0, self.source.blocks, self.tiling.in_blocks):
             count = min(self.tiling.in_blocks, self.source.blocks - first)
             chosen = tuple(
                 block.within(first * self._per_in, (first + count) * self._per_in)
                 for block in blocks
             )
-            result.append(_make_pass(first, count, chosen))
+            result.extend(self._split(first, count, chosen))
         return tuple(result)
+
+    def _split(
+        self, begin: int, count: int, blocks: tuple[BlockProducts, ...]
+    ) -> Iterator[_Pass]:
+        """Cut products that are too many for `wgt` or `guop` in several passes."""
+        longest = max(len(block.positions) for block in blocks)
+        parts = product_parts(longest, len(blocks), self.config)
+        assert parts is not None, "the tiling fits"
+        size = -(-longest // parts)
+        for first in range(0, longest, size):
+            chosen = tuple(block.part(first, first + size) for block in blocks)
+            weights = b"".join(block.tiles.tobytes() for block in chosen)
+            yield _Pass(in_begin=begin, in_count=count, weights=weights, blocks=chosen)
 
     def _emit_tile(
         self, emitter: Emitter, group: int, tile: Tile, number: int, passes: tuple[_Pass, ...]
@@ -187,7 +200,7 @@ class MatrixSchedule:
             column=min(columns.begin, self.source.shape.width - 1),
             columns=columns.count,
             entry_bytes=self.config.batch * self.config.block_in,
-            merge=padding.left + padding.right + padding.top + padding.bottom == 0,
+            merge=not padding.any,
         )
         key = (emitter.kernel, group, tile.row, tile.column, one.in_begin, one.in_count)
         inp = emitter.load_tile(Memory.INP, key, region, padding)
@@ -338,11 +351,6 @@ class MatrixSchedule:
             entry_bytes=self.config.batch * self.config.block_out,
             merge=merge,
         )
-
-
-def _make_pass(begin: int, count: int, blocks: tuple[BlockProducts, ...]) -> _Pass:
-    weights = b"".join(block.tiles.tobytes() for block in blocks)
-    return _Pass(in_begin=begin, in_count=count, weights=weights, blocks=blocks)
 
 
 def _input_span(block: BlockProducts) -> tuple[int, int]:

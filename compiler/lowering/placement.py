@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.compiler.compiled import Placement, Target
 from tilewright.compiler.graph import Graph, Node
@@ -9,10 +10,13 @@ from tilewright.compiler.lowering.kernels import LaneKernel, Legalised, MatrixKe
 from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.legalise import is_view, legalise
 from tilewright.compiler.lowering.matrix import MatrixSchedule
+from tilewright.compiler.lowering.reductions import ReductionSchedule, needs_reduction
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.operators import Reshape
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
+
+Schedule: TypeAlias = MatrixSchedule | LaneSchedule | ReductionSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +103,14 @@ def make_schedule(
     kernel: MatrixKernel | LaneKernel,
     tensors: Mapping[str, BlockedTensor],
     config: AcceleratorConfig,
-) -> MatrixSchedule | LaneSchedule:
+) -> Schedule:
     """Choose the tiles of a kernel."""
     match kernel:
         case MatrixKernel():
             return MatrixSchedule(kernel, tensors, config)
         case LaneKernel():
+            if needs_reduction(kernel, tensors, config):
+                return ReductionSchedule(kernel, tensors, config)
             return LaneSchedule(kernel, tensors, config)
 
 

@@ -26,6 +26,10 @@ class BlockProducts:
         chosen = (self.positions[:, 0] >= begin) & (self.positions[:, 0] < end)
         return BlockProducts(positions=self.positions[chosen], tiles=self.tiles[chosen])
 
+    def part(self, begin: int, end: int) -> "BlockProducts":
+        """Keep products `begin` to `end - 1`."""
+        return BlockProducts(positions=self.positions[begin:end], tiles=self.tiles[begin:end])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedWeights:
@@ -46,31 +50,43 @@ class PackedWeights:
 def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> PackedWeights:
     """Cut weights ``[O, kh, kw, I / groups]`` in blocks of ``block_out x block_in``.
 
-    Values outside int8 (weights that had a zero point) are split in two addends, of which the
-    second is mostly zero. Blocks that are all zero are left out where few others remain (grouped
-    convolutions, selections of channels), and in the second addend.
+    Values outside int8 (weights that had a zero point) are split in addends, of which all but the
+    first are mostly zero. Blocks that are all zero are left out where few others remain (grouped
+    convolutions, selections of channels), and in the further addends.
     """
     blocked = _blocked(_ungrouped(weights, groups), config)
-    low = np.clip(blocked, -128, 127)
-    high = blocked - low
-    present = low.any(axis=(-2, -1))
+    addends = _int8_addends(blocked)
+    present = addends[0].any(axis=(-2, -1))
     dense = bool(present.mean() > _DENSE)
     if dense:
         present = np.ones_like(present)
     else:
         present[~present.any(axis=(1, 2, 3)), 0, 0, 0] = True
-    extra = high.any(axis=(-2, -1))
+    chosen = [present, *(addend.any(axis=(-2, -1)) for addend in addends[1:])]
     blocks = []
     for number in range(blocked.shape[0]):
-        positions = np.argwhere(present[number])
-        further = np.argwhere(extra[number])
+        positions = [np.argwhere(mask[number]) for mask in chosen]
         tiles = np.concatenate(
-            [low[number][tuple(positions.T)], high[number][tuple(further.T)]]
-        ).astype(np.int8)
-        merged = np.concatenate([positions, further])
+            [
+                addend[number][tuple(where.T)]
+                for addend, where in zip(addends, positions, strict=True)
+            ]
+        )
+        merged = np.concatenate(positions)
         order = np.argsort(merged[:, 0], kind="stable")
         blocks.append(BlockProducts(positions=merged[order], tiles=tiles[order]))
     return PackedWeights(blocks=tuple(blocks), dense=dense, input_blocks=blocked.shape[1])
+
+
+def _int8_addends(weights: IntArray) -> list[npt.NDArray[np.int8]]:
+    """Split integers in int8 addends, as few as the largest needs."""
+    addends = []
+    rest = weights
+    while not addends or rest.any():
+        addend = np.clip(rest, -128, 127)
+        addends.append(addend.astype(np.int8))
+        rest = rest - addend
+    return addends
 
 
 def _ungrouped(weights: IntArray, groups: int) -> IntArray:

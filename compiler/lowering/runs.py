@@ -53,9 +53,13 @@ def group_runs(blocks: Sequence[BlockProducts], tile: SourceTile, per_out: int) 
     for lane in range(per_out):
         open_run: Run | None = None
         for number in range(lane, len(blocks), per_out):
+            if not len(blocks[number].positions):
+                continue
             src, uops = _uops(blocks[number].positions, tile)
             wgt = int(starts[number])
-            joined = None if open_run is None else _join(open_run, uops, wgt, src)
+            joined = None
+            if open_run is not None and number == open_run.first + open_run.count * per_out:
+                joined = _join(open_run, uops, wgt, src)
             if joined is None:
                 if open_run is not None:
                     runs.append(open_run)

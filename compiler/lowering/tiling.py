@@ -109,24 +109,28 @@ def _estimate(
     columns = shape.window.span(1, 0, tiling.columns, 1 << 30).reach
     positions = -(-output.shape.height // tiling.rows) * -(-output.shape.width // tiling.columns)
     channels = -(-output.blocks // tiling.out_blocks)
-    passes = -(-shape.in_blocks // tiling.in_blocks)
+    slices = -(-shape.in_blocks // tiling.in_blocks)
     uops = -(-shape.products * tiling.in_blocks // shape.in_blocks)
     in_blocks = tiling.in_blocks
     if not shape.divisible:
         in_blocks = min(source.blocks, in_blocks * tiling.out_blocks)
     inp = rows * columns * in_blocks * per_in
-    wgt = tiling.out_blocks * per_out * uops
-    results = tiling.rows * tiling.columns * tiling.out_blocks * per_out
-    if not _fits(inp, wgt, uops, results, shape, config):
+    splits = product_parts(uops, tiling.out_blocks * per_out, config)
+    if splits is None:
         return None
+    wgt = tiling.out_blocks * per_out * -(-uops // splits)
+    results = tiling.rows * tiling.columns * tiling.out_blocks * per_out
+    if not _fits(inp, results, shape, config):
+        return None
+    passes = slices * splits
     if tiling.channels_outside:
-        inputs_stay = inp * positions * passes <= config.inp_entries
-        inp_loads = positions * passes * (1 if inputs_stay else channels)
+        inputs_stay = inp * positions * slices <= config.inp_entries
+        inp_loads = positions * slices * (1 if inputs_stay else channels)
         weights_stay = passes == 1 or wgt * passes <= config.wgt_entries
         wgt_loads = channels * passes * (1 if weights_stay else positions)
     else:
-        inputs_stay = passes == 1 or inp * passes <= config.inp_entries
-        inp_loads = positions * passes * (1 if inputs_stay else channels)
+        inputs_stay = slices == 1 or inp * slices <= config.inp_entries
+        inp_loads = positions * slices * (1 if inputs_stay else channels)
         weights_stay = wgt * channels * passes <= config.wgt_entries
         wgt_loads = channels * passes * (1 if weights_stay else positions)
     pixel = config.batch * config.layout_block
@@ -152,19 +156,26 @@ def _estimate(
     single = (inp_loads > 1 and 2 * inp > config.inp_entries) or (
         wgt_loads > 1 and 2 * wgt > config.wgt_entries
     )
-    latency = config.dram.read_latency_cycles + config.dram.write_latency_cycles
     return output.groups * overlapped(
-        (load, gemm, vector, store), tiles * passes, latency, single_buffered=single
+        (load, gemm, vector, store), tiles * passes, config, single_buffered=single
     )
 
 
-def _fits(
-    inp: int, wgt: int, uops: int, results: int, shape: MatrixShape, config: AcceleratorConfig
-) -> bool:
+def product_parts(products: int, out_entries: int, config: AcceleratorConfig) -> int | None:
+    """Return in how many parts the products of `out_entries` output blocks pass through `wgt`.
+
+    None where not even one product each fits.
+    """
+    largest = min(config.wgt_entries // out_entries, config.gemm_uop_entries)
+    if products <= largest:
+        return 1
+    half = min(config.wgt_entries // 2 // out_entries, config.gemm_uop_entries // 2)
+    return -(-products // half) if half else None
+
+
+def _fits(inp: int, results: int, shape: MatrixShape, config: AcceleratorConfig) -> bool:
     return (
         inp <= config.inp_entries
-        and wgt <= config.wgt_entries
-        and uops <= config.gemm_uop_entries
         and results <= min(config.acc_bank_entries, config.out_entries)
         and (not shape.residual or results <= config.vec_entries)
     )
@@ -176,13 +187,11 @@ def _misfit(shape: MatrixShape, config: AcceleratorConfig) -> str:
     per_in = config.layout_block // config.block_in
     rows = shape.window.span(0, 0, 1, 1 << 30).reach
     columns = shape.window.span(1, 0, 1, 1 << 30).reach
-    uops = -(-shape.products * in_blocks // shape.in_blocks)
     inp = rows * columns * in_blocks * per_in
     per_out = config.layout_block // config.block_out
     needs = (
         ("inp", inp, config.inp_entries),
-        ("wgt", per_out * uops, config.wgt_entries),
-        ("guop", uops, config.gemm_uop_entries),
+        ("wgt", 2 * per_out, config.wgt_entries),
         ("acc", 2 * per_out, config.acc_entries),
         ("out", per_out, config.out_entries),
         ("vec", per_out, config.vec_entries),

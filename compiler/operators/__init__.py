@@ -18,6 +18,7 @@ from tilewright.compiler.operators.floating import (
     FloatSoftmax,
     FloatUnary,
     Function,
+    Ties,
 )
 from tilewright.compiler.operators.integer import (
     Add,
@@ -84,5 +85,6 @@ __all__ = [
     "Reshape",
     "Slice",
     "Softmax",
+    "Ties",
     "Transpose",
 ]

@@ -35,14 +35,30 @@ class FloatAdd:
     """Sum of two tensors of one shape."""
 
 
+class Ties(Enum):
+    """Which way a mean goes that lies half between two quantisation steps.
+
+    ONNX rounds to even. TFLite rounds the stored uint8 values up, the stored int8 values away from
+    zero (reference_ops::AveragePool, reference_integer_ops::AveragePool).
+    """
+
+    EVEN = "even"
+    UP = "up"
+    AWAY_FROM_ZERO = "away_from_zero"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatAveragePool2d:
-    """Mean over a window of ``[N, H, W, C]``; `count_include_pad`: padding counts as zeros."""
+    """Mean over a window of ``[N, H, W, C]``.
+
+    With `count_include_pad` padding counts as zeros; `ties` matters where the mean is quantised.
+    """
 
     kernel: Pair
     stride: Pair
     pads: Padding = (0, 0, 0, 0)
     count_include_pad: bool = False
+    ties: Ties = Ties.EVEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

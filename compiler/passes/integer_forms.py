@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from typing_extensions import assert_never
 
 from tilewright.compiler.evaluate_elementwise import apply_function
 from tilewright.compiler.evaluate_pooling import window_counts
@@ -26,9 +27,10 @@ from tilewright.compiler.operators import (
     Pad,
     Pair,
     Requantize,
+    Ties,
 )
 from tilewright.isa.errors import ModelError
-from tilewright.isa.integers import split_scale
+from tilewright.isa.integers import MAX_SHIFT, MULTIPLIER_BITS, split_scale
 
 #: Coefficients of `Add` are int16.
 COEFFICIENT_MAX = DataType.INT16.limits[1]
@@ -163,13 +165,18 @@ def add_operator(a: Quantisation, b: Quantisation, target: Quantisation, node: N
 def average_operator(
     op: FloatAveragePool2d, size: Pair, x: Quantisation, target: Quantisation, node: Node
 ) -> AveragePool2d:
-    """Return the integer form of an average over windows of an image of `size`."""
+    """Return the integer form of an average over windows of an image of `size`.
+
+    Where ties do not go to even, the multiplier is one unit of its last place off: enough to tip an
+    exact half, too little to move any other mean of less than 2**14 elements across one.
+    """
     whole = op.kernel[0] * op.kernel[1]
+    nudge = _nudge(op.ties, x.zero_point)
 
     def scale(count: int) -> Pair:
         real = np.float32(x.scale) / (np.float32(target.scale) * np.float32(count))
         multiplier, shift = _split(real, f"node {node.name!r}")
-        return int(multiplier), int(shift)
+        return _nudged(int(multiplier), int(shift), nudge)
 
     border: tuple[BorderScale, ...] = ()
     if not op.count_include_pad:
@@ -191,6 +198,33 @@ def average_operator(
         low=INT8_MIN,
         high=INT8_MAX,
     )
+
+
+def _nudge(ties: Ties, zero_point: int) -> int:
+    """Return by how many units to change the multiplier of a mean, which is of ``x - zero_point``.
+
+    A larger multiplier tips halves away from the zero point, a smaller one towards it. The choice
+    is right for means on the larger side of the range: above the zero point, and for int8 below 0
+    where the zero point is low, as it is after a relu.
+    """
+    match ties:
+        case Ties.EVEN:
+            return 0
+        case Ties.UP:
+            return 1 if zero_point < 0 else -1
+        case Ties.AWAY_FROM_ZERO:
+            return -1 if zero_point < INT8_MIN // 2 else 1
+        case _:
+            assert_never(ties)
+
+
+def _nudged(multiplier: int, shift: int, nudge: int) -> Pair:
+    """Return ``multiplier + nudge`` with its shift, the multiplier kept to 24 significant bits."""
+    if nudge < 0 and multiplier == 1 << (MULTIPLIER_BITS - 1) and shift < MAX_SHIFT:
+        return 2 * multiplier + nudge, shift + 1
+    if nudge > 0 and multiplier == (1 << MULTIPLIER_BITS) - 1 and shift > 0:
+        return (multiplier + nudge) // 2, shift - 1
+    return max(multiplier + nudge, 0), shift
 
 
 def requantize_operator(x: Quantisation, target: Quantisation, where: str) -> Requantize:

@@ -124,7 +124,8 @@ class _Lowering:
         match node.op:
             case Quantize():
                 target = Quantisation.of(node.op.scale, node.op.zero_point, node.op.dtype)
-                self._integers[output] = self._quantise(node.inputs[0], target, output)
+                self._integers[output] = self._quantise(node.inputs[0], target)
+                self._describe(self._integers[output], output)
             case Dequantize():
                 dtype = self._graph.tensors[node.inputs[0]].dtype
                 quantisation = Quantisation.of(node.op.scale, node.op.zero_point, dtype)
@@ -138,6 +139,10 @@ class _Lowering:
             case Concat() if self._graph.tensors[output].dtype is not DataType.FLOAT32:
                 operands = [self._integer(node, name) for name in node.inputs]
                 self._integers[output] = self._copy(node, node.op, operands)
+            case Concat() if (shared := self._shared_quantisation(node)) is not None:
+                operands = [self._quantise(name, shared) for name in node.inputs]
+                joined = self._copy(node, node.op, operands, shared)
+                self._views[output] = Quantised(joined, shared)
             case Concat() | FloatConv2d() | FloatDense() | FloatAdd() | FloatAveragePool2d():
                 self._views[output] = Deferred(node)
             case FloatSoftmax() | FloatUnary():
@@ -220,11 +225,14 @@ class _Lowering:
             raise ModelError(f"node {node.name!r} reads {name!r}, which is not a quantised tensor")
         return self._integers[name]
 
-    def _quantise(self, name: str, target: Quantisation, result: str) -> str:
-        """Return the int8 tensor that is the real tensor `name` quantised to `target`.
+    def _shared_quantisation(self, node: Node) -> Quantisation | None:
+        """Return the quantisation that all operands have in common, None where there is none."""
+        views = [self._view(node, name) for name in node.inputs]
+        found = {view.quantisation if isinstance(view, Quantised) else None for view in views}
+        return found.pop() if len(found) == 1 else None
 
-        `result` is the old integer tensor that this is.
-        """
+    def _quantise(self, name: str, target: Quantisation) -> str:
+        """Return the int8 tensor that is the real tensor `name` quantised to `target`."""
         chain: list[Node] = []
         view = self._views[name]
         while isinstance(view, Deferred) and isinstance(view.node.op, (*MOVEMENT, FloatClip)):
@@ -237,7 +245,6 @@ class _Lowering:
             if key not in self._quantised:
                 self._quantised[key] = self._moved_integer(node, produced, target)
             produced = self._quantised[key]
-        self._describe(produced, result)
         return produced
 
     def _quantise_base(self, name: str, view: View, target: Quantisation) -> str:
@@ -290,13 +297,21 @@ class _Lowering:
                 table = self._constant(node, "table", lookup_table(node.op, x.quantisation, target))
                 return self._copy(node, Lookup(), [x.name, table], target)
             case Concat():
-                operands = [
-                    self._quantise_base(name, self._view(node, name), target)
-                    for name in node.inputs
-                ]
-                return self._copy(node, node.op, operands, target)
+                return self._concat(node, target)
             case _:
                 raise ModelError(f"node {node.name!r} has no integer form")
+
+    def _concat(self, node: Node, target: Quantisation) -> str:
+        """Add a concatenation of tensors that are all quantised as its result is."""
+        for name in node.inputs:
+            view = self._view(node, name)
+            if isinstance(view, Deferred) and isinstance(view.node.op, Concat):
+                raise ModelError(
+                    f"node {node.name!r} joins the real result of {view.node.name!r}",
+                    hint="let the quantiser quantise every operator",
+                )
+        operands = [self._quantise(name, target) for name in node.inputs]
+        return self._copy(node, node.op, operands, target)
 
     def _convolution(self, node: Node, op: FloatConv2d, target: Quantisation) -> str:
         x = self._operand(node, 0)

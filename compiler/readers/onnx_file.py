@@ -28,6 +28,7 @@ ELEMENT_TYPES: Mapping[int, tuple[str, str]] = {
 }
 
 
+DAMAGED_NAME = "the ONNX model is damaged: a name is not valid UTF-8"
 #: Most axes of a tensor; more is taken for damage.
 MAX_AXES = 8
 
@@ -90,7 +91,6 @@ class OnnxNode:
 class OnnxModel:
     """The main graph of a model file; `opset` is the version of the default domain."""
 
-    name: str
     opset: int
     nodes: tuple[OnnxNode, ...]
     initializers: Mapping[str, Array]
@@ -114,7 +114,7 @@ def decode_onnx(data: bytes) -> OnnxModel:
     except DecodeError as error:
         raise ModelError("the file is not an ONNX model, or is damaged") from error
     except UnicodeDecodeError as error:
-        raise ModelError("the ONNX model is damaged: a name is not valid UTF-8") from error
+        raise ModelError(DAMAGED_NAME) from error
 
 
 def _model(model: Any) -> OnnxModel:
@@ -124,45 +124,56 @@ def _model(model: Any) -> OnnxModel:
     opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     if not opsets:
         raise ModelError("the ONNX model does not say which operator set it uses")
-    initializers = {tensor.name: _array(tensor) for tensor in graph.initializer}
+    initializers = {_text(tensor.name): _array(tensor) for tensor in graph.initializer}
     if graph.sparse_initializer:
         raise ModelError("the ONNX model has sparse initializers, which are not supported")
     return OnnxModel(
-        name=graph.name or "onnx",
         opset=max(opsets),
         nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
         initializers=initializers,
         inputs=tuple(_value(value) for value in graph.input if value.name not in initializers),
-        outputs=tuple(value.name for value in graph.output),
+        outputs=tuple(_text(value.name) for value in graph.output),
     )
 
 
+def _text(value: str | bytes) -> str:
+    """Return a string field; protocol buffers hand out as bytes what is not UTF-8."""
+    if isinstance(value, bytes):
+        raise ModelError(DAMAGED_NAME)
+    return value
+
+
 def _value(value: Any) -> OnnxValue:
+    name = _text(value.name)
     if not value.type.HasField("tensor_type"):
-        raise ModelError(f"input {value.name!r} is not a tensor")
+        raise ModelError(f"input {name!r} is not a tensor")
     tensor = value.type.tensor_type
     shape: tuple[Dimension, ...] | None = None
     if tensor.HasField("shape"):
         shape = tuple(
-            axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?"
+            axis.dim_value if axis.HasField("dim_value") else _text(axis.dim_param) or "?"
             for axis in tensor.shape.dim
         )
-    return OnnxValue(name=value.name, element_type=tensor.elem_type, shape=shape)
+    return OnnxValue(name=name, element_type=tensor.elem_type, shape=shape)
 
 
 def _node(node: Any, index: int) -> OnnxNode:
-    domain = "" if node.domain == "ai.onnx" else node.domain
+    op_type, domain = _text(node.op_type), _text(node.domain)
+    name = _text(node.name) or f"{op_type}_{index}"
     return OnnxNode(
-        name=node.name or f"{node.op_type}_{index}",
-        op_type=node.op_type,
-        domain=domain,
-        inputs=tuple(node.input),
-        outputs=tuple(node.output),
-        attributes={item.name: _attribute(item, node) for item in node.attribute},
+        name=name,
+        op_type=op_type,
+        domain="" if domain == "ai.onnx" else domain,
+        inputs=tuple(_text(value) for value in node.input),
+        outputs=tuple(_text(value) for value in node.output),
+        attributes={
+            _text(item.name): _attribute(item, f"node {name!r} ({op_type})")
+            for item in node.attribute
+        },
     )
 
 
-def _attribute(item: Any, node: Any) -> Attribute:
+def _attribute(item: Any, where: str) -> Attribute:
     kinds = type(item)
     if item.type == kinds.INT:
         return int(item.i)
@@ -176,14 +187,11 @@ def _attribute(item: Any, node: Any) -> Attribute:
         return tuple(item.floats)
     if item.type == kinds.TENSOR:
         return _array(item.t)
-    raise ModelError(
-        f"node {node.name!r} ({node.op_type}) has attribute {item.name!r} of a type "
-        "that is not supported"
-    )
+    raise ModelError(f"{where} has attribute {_text(item.name)!r} of a type not supported")
 
 
 def _array(tensor: Any) -> Array:
-    where = f"tensor {tensor.name!r}"
+    where = f"tensor {_text(tensor.name)!r}"
     if tensor.data_type not in ELEMENT_TYPES:
         raise ModelError(f"{where} has element type {tensor.data_type}, which is not supported")
     if tensor.data_location == type(tensor).EXTERNAL:

@@ -4,6 +4,7 @@ import math
 
 from tilewright.compiler.operators import (
     Concat,
+    DataType,
     FloatAdd,
     FloatAveragePool2d,
     FloatClip,
@@ -16,6 +17,7 @@ from tilewright.compiler.operators import (
     Pad,
     Reshape,
     Slice,
+    Ties,
     Transpose,
 )
 from tilewright.compiler.readers.tflite_file import TfliteOperator
@@ -73,7 +75,9 @@ def average_pool_2d(state: TfliteTranslation, op: TfliteOperator) -> None:
     """Translate AVERAGE_POOL_2D, where padding does not count."""
     kernel = (op.option(4), op.option(3))
     stride, pads = state.windows(op, kernel, (0, 1, 2))
-    operator = FloatAveragePool2d(kernel=kernel, stride=stride, pads=pads)
+    unsigned = state.operand(op, 0).dtype is DataType.UINT8
+    ties = Ties.UP if unsigned else Ties.AWAY_FROM_ZERO
+    operator = FloatAveragePool2d(kernel=kernel, stride=stride, pads=pads, ties=ties)
     state.finish(op, operator, [state.real(op)], op.option(5, "<b"))
 
 
