@@ -8,7 +8,9 @@ from tilewright.isa.timing import ISSUE_START_CYCLES, LOAD_START_CYCLES, STORE_S
 _INSTRUCTIONS_PER_TILE = 4
 
 
-def load_cycles(rows: int, row_bytes: int, padding_entries: int, config: AcceleratorConfig) -> float:
+def load_cycles(
+    rows: int, row_bytes: int, padding_entries: int, config: AcceleratorConfig
+) -> float:
     """Cycles that a load of `rows` rows occupies the port or the write stage, latency hidden."""
     if not rows or not row_bytes:
         return padding_entries

@@ -12,6 +12,7 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import encode_uops
 from tilewright.isa.instructions import (
     EXTENT_BITS,
+    PAD_BITS,
     AnyUop,
     Gemm,
     GemmUop,
@@ -26,6 +27,8 @@ ByteArray = npt.NDArray[np.uint8]
 
 #: Largest loop or row count.
 MAX_EXTENT = (1 << EXTENT_BITS) - 1
+#: Most padding entries or rows on one side of a load.
+MAX_PADDING = (1 << PAD_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +148,7 @@ class Emitter:
         for begin in range(0, entries, MAX_EXTENT):
             count = min(MAX_EXTENT, entries - begin)
             part = Span(memory=memory, begin=span.begin + begin, entries=count)
-            load = Load(
-                memory=memory, dst=0, address=address + begin * entry_bytes, entries=count
-            )
+            load = Load(memory=memory, dst=0, address=address + begin * entry_bytes, entries=count)
             self._append_load(load, part, None)
         return span
 
@@ -208,9 +209,7 @@ class Emitter:
         dram: DramRegion | None = None,
     ) -> None:
         self.tasks.append(
-            Task(
-                instruction=instruction, reads=reads, writes=writes, dram=dram, layer=self.layer
-            )
+            Task(instruction=instruction, reads=reads, writes=writes, dram=dram, layer=self.layer)
         )
 
 

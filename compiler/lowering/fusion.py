@@ -24,9 +24,7 @@ def fuse(
 
     ``add(conv(x), y) -> conv_add(x, y)``, at the place of the addition.
     """
-    groups = {
-        node.name: KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in nodes
-    }
+    groups = {node.name: KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in nodes}
     producers = {node.outputs[0]: node for node in nodes}
     readers = graph.consumers()
     for node in nodes:
@@ -44,9 +42,7 @@ def fuse(
         conv = max(candidates, key=lambda one: order[one.name])
         kernel = groups.pop(conv.name).legalised.kernels[0]
         fused = _with_residual(kernel, conv, node, node.op)
-        groups[node.name] = KernelGroup(
-            nodes=(conv, node), legalised=Legalised(kernels=(fused,))
-        )
+        groups[node.name] = KernelGroup(nodes=(conv, node), legalised=Legalised(kernels=(fused,)))
     return tuple(groups[node.name] for node in nodes if node.name in groups)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilewright.compiler.lowering.kernels import Extent, Window
 from tilewright.compiler.lowering.emitter import Padding
+from tilewright.compiler.lowering.kernels import Extent, Window
 from tilewright.compiler.lowering.tensors import TensorShape
 
 

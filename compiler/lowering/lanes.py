@@ -185,7 +185,7 @@ class LaneSchedule:
         return emitter.load_constant(Memory.PRM, data[first : first + size]), 0
 
     def _load_coefficients(self, emitter: Emitter, place: _Place) -> tuple[Span, int]:
-        """Load the coefficients of all channels at once, or of the tile's where that is too much."""
+        """Load the coefficients of all channels, or of the tile's where that is too much."""
         data = self._coefficients
         entry = self.config.block_out * 2
         per_block = self._taps * self._per_pixel
@@ -234,7 +234,7 @@ class LaneSchedule:
         ]
 
     def _parts(self, place: _Place) -> Iterator["_Part"]:
-        """Cut a tile where the scale changes and where entries of a pixel need loops of their own."""
+        """Cut a tile where the scale changes and by entries of a pixel."""
         tile, window, pp = place.tile, self.kernel.window, self._per_pixel
         pitch = tile.source_columns.reach
         source_plane = tile.source_rows.reach * pitch * pp
@@ -254,9 +254,7 @@ class LaneSchedule:
                     coef=lane * self._taps if self._coef_per_channel else 0,
                     prm=index + (lane if self._scales.per_channel else 0),
                     loops=(
-                        vector_loop(
-                            place.blocks, dst=plane, src=source_plane, prm=prm, coef=coef
-                        ),
+                        vector_loop(place.blocks, dst=plane, src=source_plane, prm=prm, coef=coef),
                         vector_loop(
                             reduce_rows,
                             dst=0 if self._loops_reduce else tile.columns * pp,
@@ -335,7 +333,9 @@ class LaneSchedule:
             ("coef", self._taps * self._per_pixel, config.coef_entries),
             ("out", self._per_pixel, config.out_entries),
         )
-        lacking = [f"{name} ({need} of {have} entries)" for name, need, have in needs if need > have]
+        lacking = [
+            f"{name} ({need} of {have} entries)" for name, need, have in needs if need > have
+        ]
         return f"the smallest tile does not fit scratchpad {', '.join(lacking)}"
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.lowering.kernels import (
@@ -22,30 +23,52 @@ from tilewright.compiler.operators import (
     Concat,
     Conv2d,
     DataType,
+    Dequantize,
+    DequantizeWeights,
+    FloatAdd,
+    FloatAveragePool2d,
+    FloatClip,
+    FloatConv2d,
+    FloatDense,
+    FloatSoftmax,
+    FloatUnary,
     Lookup,
     MaxPool2d,
     Pad,
+    Quantize,
+    Reinterpret,
     Requantize,
+    Reshape,
     Slice,
+    Softmax,
+    Transpose,
 )
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import VectorOperation
 
+_MOVES = "the reshape moves data between channels"
+
+
 def legalise(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
     """Return the kernels of a node, or the reason why it has none.
 
-    A reshape that moves no data has no kernels; see `is_view`.
+    A reshape that moves no data needs no kernel; see `is_view`.
     """
-    operands = [graph.tensors[name] for name in node.inputs if name not in graph.constants]
-    result = graph.tensors[node.outputs[0]]
-    for tensor in (*operands, result):
+    for name in (*node.inputs, *node.outputs):
+        tensor = graph.tensors[name]
+        if name in graph.constants:
+            continue
         if tensor.dtype is not DataType.INT8:
             return f"{tensor.dtype.value} tensor {tensor.name!r}"
         if len(tensor.shape) < 2 or 0 in tensor.shape:
             return f"tensor {tensor.name!r} of shape {list(tensor.shape)}"
+    return _dispatch(node, graph, config)
+
+
+def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:  # noqa: C901
     match node.op:
-        case Conv2d():
-            return _one(_conv(node, node.op, graph))
+        case Conv2d() as op:
+            return _one(_conv(node, op, graph))
         case Add() as op:
             return _one(_add(node, op, graph))
         case AveragePool2d() as op:
@@ -65,8 +88,20 @@ def legalise(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised |
             return lower_pad(node, op, graph, config)
         case Slice() as op:
             return lower_slice(node, op, graph, config)
+        case Reshape():
+            return Legalised(kernels=()) if is_view(node, graph) else _MOVES
+        case Softmax() | Transpose() | Quantize() | Dequantize() | Reinterpret():
+            return _unsupported(node)
+        case DequantizeWeights() | FloatConv2d() | FloatDense() | FloatAdd():
+            return _unsupported(node)
+        case FloatAveragePool2d() | FloatClip() | FloatSoftmax() | FloatUnary():
+            return _unsupported(node)
         case _:
-            return f"the accelerator has no {type(node.op).__name__}"
+            assert_never(node.op)
+
+
+def _unsupported(node: Node) -> str:
+    return f"the accelerator has no {type(node.op).__name__}"
 
 
 def is_view(node: Node, graph: Graph) -> bool:
@@ -86,7 +121,9 @@ def _shape(graph: Graph, name: str) -> TensorShape:
     return TensorShape.of(graph.tensors[name].shape)
 
 
-def _splat(bias: int, multiplier: int, shift: int, *, limits: tuple[int, int, int]) -> Requantisation:
+def _splat(
+    bias: int, multiplier: int, shift: int, *, limits: tuple[int, int, int]
+) -> Requantisation:
     zero_point, low, high = limits
     return Requantisation(
         bias=np.array([bias]),

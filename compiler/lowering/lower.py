@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tilewright.compiler.compiled import AcceleratorStep, Binding, Fold, LayerInfo
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
@@ -110,7 +108,7 @@ def _prepare(
     )
     inputs = tuple(name for name in read if name not in made)
     outputs = _outputs(nodes, groups, graph, everything=keep_intermediates)
-    shapes = {}
+    shapes: dict[str, TensorShape] = {}
     for group in groups:
         shapes.update(group.legalised.temporaries)
         for kernel in group.legalised.kernels:
@@ -265,9 +263,7 @@ def _assemble(
     )
 
 
-def _layer_info(
-    group: KernelGroup, schedules: Sequence[Schedule]
-) -> LayerInfo:
+def _layer_info(group: KernelGroup, schedules: Sequence[Schedule]) -> LayerInfo:
     convolution = any(isinstance(node.op, Conv2d) for node in group.nodes)
     return LayerInfo(
         name="+".join(node.name for node in group.nodes),

@@ -15,7 +15,7 @@ from tilewright.compiler.lowering.parameters import (
     splat,
     splat_prm,
 )
-from tilewright.compiler.lowering.products import BlockProducts, PackedWeights, pack_weights
+from tilewright.compiler.lowering.products import BlockProducts, pack_weights
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.runs import Run, SourceTile, group_runs
 from tilewright.compiler.lowering.scratchpads import Span
@@ -80,7 +80,9 @@ class MatrixSchedule:
         if self.packed.dense:
             outputs, rows, columns, inputs = self.kernel.weights.shape
             taps = rows * columns
-            reduction = min(-(-taps * inputs // config.block_in), taps * -(-inputs // config.block_in))
+            reduction = min(
+                -(-taps * inputs // config.block_in), taps * -(-inputs // config.block_in)
+            )
             per_position = reduction * -(-outputs // config.block_out)
         return self.output.groups * shape.height * shape.width * per_position
 
@@ -158,9 +160,7 @@ class MatrixSchedule:
             result.extend(self._split(first, count, chosen))
         return tuple(result)
 
-    def _split(
-        self, begin: int, count: int, blocks: tuple[BlockProducts, ...]
-    ) -> Iterator[_Pass]:
+    def _split(self, begin: int, count: int, blocks: tuple[BlockProducts, ...]) -> Iterator[_Pass]:
         """Cut products that are too many for `wgt` or `guop` in several passes."""
         longest = max(len(block.positions) for block in blocks)
         parts = product_parts(longest, len(blocks), self.config)

@@ -141,7 +141,7 @@ def lower_pad(node: Node, op: Pad, graph: Graph, config: AcceleratorConfig) -> L
 
 
 def lower_slice(node: Node, op: Slice, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
-    """Copy rows and columns at a stride; channels that do not begin a block go through the array."""
+    """Copy rows and columns at a stride; channels within a block go through the array."""
     output = TensorShape.of(graph.tensors[node.outputs[0]].shape)
     source = TensorShape.of(graph.tensors[node.inputs[0]].shape)
     begin, stride = _spatial(op.begin), _spatial(op.stride, missing=1)

@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 from tilewright.compiler.compiled import Placement, Target
 from tilewright.compiler.graph import Graph, Node
-from tilewright.compiler.lowering.kernels import LaneKernel, Legalised, MatrixKernel
+from tilewright.compiler.lowering.emitter import MAX_PADDING
+from tilewright.compiler.lowering.kernels import Kernel, LaneKernel, Legalised, MatrixKernel
 from tilewright.compiler.lowering.lanes import LaneSchedule
-from tilewright.compiler.lowering.legalise import is_view, legalise
+from tilewright.compiler.lowering.legalise import legalise
 from tilewright.compiler.lowering.matrix import MatrixSchedule
 from tilewright.compiler.lowering.reductions import ReductionSchedule, needs_reduction
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
-from tilewright.compiler.operators import Reshape
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 
@@ -53,9 +53,7 @@ def place(graph: Graph, config: AcceleratorConfig) -> PlacedGraph:
             )
         )
     kept = _drop_lonely_views(graph, placement, kernels)
-    return PlacedGraph(
-        placement=tuple(kept), stages=_stages(graph, kept), kernels=kernels
-    )
+    return PlacedGraph(placement=tuple(kept), stages=_stages(graph, kept), kernels=kernels)
 
 
 def tensor_views(
@@ -70,7 +68,7 @@ def tensor_views(
     return {name: BlockedTensor.at(0, shape, config) for name, shape in shapes.items()}
 
 
-def kernel_tensors(kernel: MatrixKernel | LaneKernel) -> tuple[str, ...]:
+def kernel_tensors(kernel: Kernel) -> tuple[str, ...]:
     """Names of the tensors that a kernel reads, then of the one that it writes."""
     match kernel:
         case MatrixKernel(residual=None):
@@ -83,24 +81,56 @@ def kernel_tensors(kernel: MatrixKernel | LaneKernel) -> tuple[str, ...]:
 
 
 def _decide(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
-    if isinstance(node.op, Reshape):
-        if is_view(node, graph):
-            return Legalised(kernels=())
-        return "the reshape moves data between channels"
     legalised = legalise(node, graph, config)
     if isinstance(legalised, str):
         return legalised
     tensors = tensor_views(legalised, graph, config)
-    try:
-        for kernel in legalised.kernels:
-            make_schedule(kernel, tensors, config)
-    except CompileError as error:
-        return str(error)
+    for kernel in legalised.kernels:
+        reason = _unpaddable(kernel, tensors, config)
+        if reason is not None:
+            return reason
+        _check_fit(node, kernel, tensors, config)
     return legalised
 
 
+def _check_fit(
+    node: Node, kernel: Kernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig
+) -> None:
+    """Raise where the scratchpads are too small for any tile: the configuration is to blame."""
+    try:
+        make_schedule(kernel, tensors, config)
+    except CompileError as error:
+        raise CompileError(
+            f"node {node.name!r} ({type(node.op).__name__}) does not fit configuration"
+            f" {config.name!r}: {error}",
+            hint="use a configuration with deeper scratchpads",
+        ) from error
+
+
+def _unpaddable(
+    kernel: Kernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig
+) -> str | None:
+    """Say why a load cannot make the padding of a kernel, or return None."""
+    source, output = tensors[kernel_tensors(kernel)[0]].shape, tensors[kernel.output].shape
+    rows, columns = (
+        (kernel.rows, kernel.columns)
+        if isinstance(kernel, LaneKernel)
+        else (output.height, output.width)
+    )
+    entries = config.layout_block // min(config.block_in, config.block_out)
+    for axis, count, size, per_pixel in (
+        (0, rows, source.height, 1),
+        (1, columns, source.width, entries),
+    ):
+        extent = kernel.window.span(axis, 0, count, size)
+        widest = max(extent.pad_before, extent.pad_after) * per_pixel
+        if widest > MAX_PADDING:
+            return f"{widest} padding entries, a load makes at most {MAX_PADDING}"
+    return None
+
+
 def make_schedule(
-    kernel: MatrixKernel | LaneKernel,
+    kernel: Kernel,
     tensors: Mapping[str, BlockedTensor],
     config: AcceleratorConfig,
 ) -> Schedule:

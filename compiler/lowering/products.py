@@ -56,13 +56,13 @@ def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> P
     """
     blocked = _blocked(_ungrouped(weights, groups), config)
     addends = _int8_addends(blocked)
-    present = addends[0].any(axis=(-2, -1))
+    present = _nonzero(addends[0])
     dense = bool(present.mean() > _DENSE)
     if dense:
         present = np.ones_like(present)
     else:
-        present[~present.any(axis=(1, 2, 3)), 0, 0, 0] = True
-    chosen = [present, *(addend.any(axis=(-2, -1)) for addend in addends[1:])]
+        present[~np.any(present, axis=(1, 2, 3)), 0, 0, 0] = True
+    chosen = [present, *(_nonzero(addend) for addend in addends[1:])]
     blocks = []
     for number in range(blocked.shape[0]):
         positions = [np.argwhere(mask[number]) for mask in chosen]
@@ -78,9 +78,14 @@ def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> P
     return PackedWeights(blocks=tuple(blocks), dense=dense, input_blocks=blocked.shape[1])
 
 
+def _nonzero(blocked: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Tell which blocks hold anything but zeros."""
+    return np.asarray(np.any(blocked, axis=(-2, -1)))
+
+
 def _int8_addends(weights: IntArray) -> list[npt.NDArray[np.int8]]:
     """Split integers in int8 addends, as few as the largest needs."""
-    addends = []
+    addends: list[npt.NDArray[np.int8]] = []
     rest = weights
     while not addends or rest.any():
         addend = np.clip(rest, -128, 127)
@@ -113,4 +118,5 @@ def _blocked(weights: IntArray, config: AcceleratorConfig) -> IntArray:
     split = padded.reshape(
         out_channels // block_out, block_out, height, width, in_channels // block_in, block_in
     )
-    return split.transpose(0, 4, 2, 3, 1, 5)
+    blocked: IntArray = split.transpose(0, 4, 2, 3, 1, 5)
+    return blocked

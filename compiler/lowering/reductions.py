@@ -1,4 +1,4 @@
-"""Schedule of a pooling over a whole image that is too large for `vec`: rows at a time, via `acc`."""
+"""Schedule of a pooling over an image too large for `vec`: rows at a time, through `acc`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -120,7 +120,7 @@ class ReductionSchedule:
 
     def _emit_part(self, emitter: Emitter, group: int, block: int, part: int, acc: Span) -> None:
         """Combine some rows of the window into one partial result per lane."""
-        kernel, config, whole = self.kernel, self.config, self.kernel.window
+        kernel, whole = self.kernel, self.kernel.window
         first = part * self._rows
         rows = min(self._rows, whole.kernel[0] - first)
         window = replace(
@@ -161,9 +161,7 @@ class ReductionSchedule:
             entry_bytes=self.config.batch * self.config.block_out,
             merge=not padding.any,
         )
-        return emitter.load_tile(
-            Memory.VEC, (emitter.kernel, group, block, part), region, padding
-        )
+        return emitter.load_tile(Memory.VEC, (emitter.kernel, group, block, part), region, padding)
 
 
 def _window_entries(window: Window, rows: int, config: AcceleratorConfig) -> int:

@@ -1,4 +1,4 @@
-"""Tasks: instructions without tokens, with the scratchpad entries and DRAM bytes that they touch."""
+"""Tasks: instructions without tokens, with the entries and DRAM bytes that they touch."""
 
 from dataclasses import dataclass
 

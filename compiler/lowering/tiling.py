@@ -89,7 +89,7 @@ def _candidates(shape: MatrixShape, config: AcceleratorConfig) -> Iterator[Matri
 
 
 def parts(size: int, *, most: int = 16, largest: int | None = None) -> list[int]:
-    """Tile sizes that split `size` evenly in up to `most` more tiles than needed, then single ones."""
+    """Return sizes that split `size` evenly, in at most `most` more parts than needed, and 1."""
     limit = size if largest is None else largest
     if limit < 1:
         return []
@@ -98,9 +98,7 @@ def parts(size: int, *, most: int = 16, largest: int | None = None) -> list[int]
     return sorted(sizes | {1}, reverse=True)
 
 
-def _estimate(
-    shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig
-) -> float | None:
+def _estimate(shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig) -> float | None:
     """Estimate the cycles of a tiling, or None where a tile does not fit."""
     output, source = shape.output, shape.source
     per_out = config.layout_block // config.block_out
@@ -145,14 +143,14 @@ def _estimate(
     area = output.shape.height * output.shape.width
     gemm = issue_cycles(area * shape.all_products, tiles * passes * per_out)
     outputs = area * output.blocks * per_out
-    vector = issue_cycles(outputs * (3 if shape.residual else 1), tiles * (10 if shape.residual else 1))
+    vector = issue_cycles(
+        outputs * (3 if shape.residual else 1), tiles * (10 if shape.residual else 1)
+    )
     if shape.residual:
         load += tiles * load_cycles(
             tiling.out_blocks * tiling.rows, tiling.columns * pixel, 0, config
         )
-    store = tiles * store_cycles(
-        tiling.out_blocks * tiling.rows, tiling.columns * pixel, config
-    )
+    store = tiles * store_cycles(tiling.out_blocks * tiling.rows, tiling.columns * pixel, config)
     single = (inp_loads > 1 and 2 * inp > config.inp_entries) or (
         wgt_loads > 1 and 2 * wgt > config.wgt_entries
     )

@@ -88,7 +88,9 @@ class GraphBuilder:
         )
         zero = int(rng.integers(-128, 128))
         reduction = int(np.prod(size[1:]))
-        bias = rng.integers(-4000, 4000, outputs) - zero * weights.sum(axis=(1, 2, 3), dtype=np.int64)
+        bias = rng.integers(-4000, 4000, outputs) - zero * weights.sum(
+            axis=(1, 2, 3), dtype=np.int64
+        )
         multiplier, shift = self.scale(5000 * reduction**0.5, outputs)
         low, high = sorted(rng.integers(-128, 128, 2).tolist())
         op = Conv2d(
