@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tilewright.compiler.graph import Array, Graph, Tensor
+from tilewright.compiler.graph import Array, Tensor
 from tilewright.compiler.operators import DataType
 from tilewright.isa.errors import InputError
 from tilewright.runtime.inputs import describe_input
@@ -24,39 +24,35 @@ class _Picture:
     channels_first: bool
 
 
-def read_inputs(graph: Graph, arguments: Sequence[str]) -> dict[str, Array]:
+def read_inputs(inputs: Sequence[Tensor], arguments: Sequence[str]) -> dict[str, Array]:
     """Read the files that ``--input`` names, as ``FILE`` or ``NAME=FILE``.
 
     A bare file is for the only input of a model. The arrays are still to be checked against it.
     """
     arrays: dict[str, Array] = {}
     for argument in arguments:
-        name, path = _split(graph, argument)
-        if name in arrays:
-            raise InputError(f"input {name!r} is given twice")
-        arrays[name] = _read(graph.tensors[name], path)
+        tensor, path = _split(inputs, argument)
+        if tensor.name in arrays:
+            raise InputError(f"input {tensor.name!r} is given twice")
+        arrays[tensor.name] = _read(tensor, path)
     return arrays
 
 
-def describe_inputs(graph: Graph) -> str:
-    """List name, type and shape of every input in one line."""
-    return ", ".join(describe_input(graph.tensors[name]) for name in graph.inputs)
-
-
-def _split(graph: Graph, argument: str) -> tuple[str, Path]:
+def _split(inputs: Sequence[Tensor], argument: str) -> tuple[Tensor, Path]:
     name, equals, path = argument.partition("=")
-    if equals and name in graph.inputs:
-        return name, Path(path)
-    if equals and not Path(argument).exists():
+    hint = f"inputs: {', '.join(map(describe_input, inputs))}"
+    if equals:
+        for tensor in inputs:
+            if tensor.name == name:
+                return tensor, Path(path)
+        if not Path(argument).exists():
+            raise InputError(f"there is no input {name!r}", hint=hint)
+    if len(inputs) != 1:
         raise InputError(
-            f"model {graph.name!r} has no input {name!r}", hint=f"inputs: {describe_inputs(graph)}"
+            f"there are {len(inputs)} inputs: say which one {argument} is for with NAME=FILE",
+            hint=hint,
         )
-    if len(graph.inputs) != 1:
-        raise InputError(
-            f"model {graph.name!r} has {len(graph.inputs)} inputs: say which one {argument} is for",
-            hint=f"give --input NAME=FILE; inputs: {describe_inputs(graph)}",
-        )
-    return graph.inputs[0], Path(argument)
+    return inputs[0], Path(argument)
 
 
 def _read(tensor: Tensor, path: Path) -> Array:

@@ -74,7 +74,7 @@ def chosen_inputs(
 ) -> dict[str, Array]:
     """Read the input files, or make random data and say so."""
     if arguments.inputs:
-        return read_inputs(graph, arguments.inputs)
+        return read_inputs([graph.tensors[name] for name in graph.inputs], arguments.inputs)
     terminal.message(f"no --input: random data with seed {arguments.seed}")
     return random_inputs(graph, arguments.seed)
 

@@ -16,11 +16,17 @@ from tilewright.terminal import Table
 
 def stats_lines(stats: RunStats) -> list[str]:
     """Summarise a run."""
-    bound = stats.ideal_cycles / stats.cycles if stats.cycles else 0.0
+    lines = [
+        f"cycles        {stats.cycles:,} = {stats.milliseconds:.3f} ms at {stats.clock_mhz:g} MHz"
+    ]
+    if stats.macs:
+        reached = stats.ideal_cycles / stats.cycles
+        lines += [
+            f"array bound   {stats.ideal_cycles:,} cycles: reached {reached:.1%}",
+            f"MACs          {stats.macs:,}: {stats.utilisation:.1%} of the multipliers' time",
+        ]
     return [
-        f"cycles        {stats.cycles:,} = {stats.milliseconds:.3f} ms at {stats.clock_mhz:g} MHz",
-        f"array bound   {stats.ideal_cycles:,} cycles: reached {bound:.1%}",
-        f"MACs          {stats.macs:,}: {stats.utilisation:.1%} of the multipliers' time",
+        *lines,
         f"DRAM read     {stats.dram_read_bytes:,} bytes",
         f"DRAM written  {stats.dram_write_bytes:,} bytes",
     ]
@@ -30,8 +36,8 @@ def layer_table(stats: RunStats) -> Table:
     """Show per layer its cycles, its bound, how busy each engine was, and the longest wait."""
     engines = tuple(engine.name.lower() for engine in Engine)
     return Table(
-        columns=("layer", "operator", "cycles", "share", "bound", *engines, "longest wait"),
-        numbers=("cycles", "share", "bound", *engines),
+        columns=("layer", "operator", "cycles", "share", "of bound", *engines, "longest wait"),
+        numbers=("cycles", "share", "of bound", *engines),
         rows=tuple(_layer_row(layer, stats.cycles) for layer in stats.layers),
     )
 
@@ -139,7 +145,7 @@ def output_records(outputs: Mapping[str, Array]) -> dict[str, Any]:
 
 def is_class_scores(values: Array) -> bool:
     """Say whether an array holds one score per class: several along the last axis only."""
-    return values.ndim > 0 and values.size == values.shape[-1] > 1
+    return values.ndim > 1 and values.size == values.shape[-1] > 1
 
 
 def top_classes(values: Array, count: int = 5) -> list[tuple[int, float]]:
@@ -153,7 +159,8 @@ def _layer_row(layer: LayerStats, run_cycles: int) -> tuple[str, ...]:
     if not layer.waits:
         return (layer.name, layer.op, "host", *("",) * (3 + len(Engine)))
     share = layer.cycles / run_cycles if run_cycles else 0.0
-    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if layer.cycles else "-"
+    known = layer.cycles and layer.ideal_cycles
+    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if known else "-"
     busy = (f"{account.busy:,}" for account in layer.waits)
     return (
         layer.name, layer.op, f"{layer.cycles:,}", f"{share:.1%}", bound, *busy, longest_wait(layer)

@@ -1,5 +1,6 @@
 """Differences between arrays, and layer by layer between the simulator and the integer graph."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,15 @@ def diff(
     arrays = check_inputs(model.graph, inputs)
     if config is None:
         config = PYNQ if isinstance(model, Model) else model.config
-    compiled = compile_model(model, config, keep_intermediates=True)
+    return layer_differences(
+        compile_model(model, config, keep_intermediates=True), arrays, progress=progress
+    )
+
+
+def layer_differences(
+    compiled: CompiledModel, arrays: Mapping[str, Array], *, progress: Progress | None = None
+) -> tuple[LayerDifference, ...]:
+    """Do what `diff` does for checked inputs and for the tensors that `compiled` keeps."""
     graph = compiled.graph
     found = execute_steps(compiled.compiled, arrays, progress).values
     expected = evaluate_all(graph, arrays)

@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
-from tilewright.compiler.graph import Graph
+from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.operators import DataType
 from tilewright.isa.errors import ModelError, TilewrightError
 from tilewright.isa.program import Program, check_config
@@ -122,30 +122,39 @@ def _split(body: memoryview, sizes: Any) -> list[memoryview]:
 
 def _check_steps(compiled: CompiledGraph) -> None:
     """Check that the steps fit the graph and each other, so that running them cannot go astray."""
-    graph, nodes = compiled.graph, set(compiled.graph.nodes)
-    known = {*graph.inputs, *graph.constants}
-    for index, step in enumerate(compiled.steps):
+    known = {*compiled.graph.inputs, *compiled.graph.constants}
+    for step in compiled.steps:
         match step:
-            case HostStep():
-                for node in step.nodes:
-                    if node not in nodes or not known.issuperset(node.inputs):
-                        raise _damaged(f"node {node.name!r:.60} of step {index} does not fit")
+            case HostStep(nodes=nodes):
+                for node in nodes:
+                    _check_host_node(node, compiled.graph, known)
                     known.update(node.outputs)
             case AcceleratorStep():
-                check_config(step.program, compiled.config)
-                validate(step.program)
-                if len(step.layers) != len(step.program.layers):
-                    raise _damaged(f"step {index} does not describe its layers")
-                for binding in (*step.inputs, *step.outputs):
-                    if not _fits(binding, compiled.graph, step.program):
-                        raise _damaged(f"binding {binding.tensor!r:.60} does not fit its tensor")
-                if not known.issuperset(binding.tensor for binding in step.inputs):
-                    raise _damaged(f"step {index} reads what no step before it yields")
+                _check_accelerator_step(step, compiled, known)
                 known.update(binding.tensor for binding in step.outputs)
             case _:
                 assert_never(step)
-    if not known.issuperset(graph.outputs):
+    if not known.issuperset(compiled.graph.outputs):
         raise _damaged("no step yields one of the outputs")
+
+
+def _check_host_node(node: Node, graph: Graph, known: set[str]) -> None:
+    if node not in graph.nodes or not known.issuperset(node.inputs):
+        raise _damaged(f"node {node.name!r:.60} does not fit the graph")
+
+
+def _check_accelerator_step(
+    step: AcceleratorStep, compiled: CompiledGraph, known: set[str]
+) -> None:
+    check_config(step.program, compiled.config)
+    validate(step.program)
+    if len(step.layers) != len(step.program.layers):
+        raise _damaged("a program has other layers than its step")
+    for binding in (*step.inputs, *step.outputs):
+        if not _fits(binding, compiled.graph, step.program):
+            raise _damaged(f"binding {binding.tensor!r:.60} does not fit its tensor")
+    if not known.issuperset(binding.tensor for binding in step.inputs):
+        raise _damaged("a program reads what no step before it yields")
 
 
 def _fits(binding: Binding, graph: Graph, program: Program) -> bool:

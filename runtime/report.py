@@ -90,7 +90,8 @@ def _layer_row(layer: LayerStats, run_cycles: int) -> str:
     bar = f'<span class="bar" style="width:{120 * share:.1f}px"></span> {share:.1%}'
     if not layer.waits:
         return _row(_cells(layer.name, layer.op) + '<td class="number">-</td><td>on the host</td>')
-    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if layer.cycles else "-"
+    known = layer.cycles and layer.ideal_cycles
+    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if known else "-"
     return _row(
         _cells(layer.name, layer.op)
         + _numbers(layer.cycles)

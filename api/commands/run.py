@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.commands.command import Command, Outcome
+from tilewright.compiler.graph import Tensor
+from tilewright.compiler.operators import DataType
+from tilewright.input_files import read_inputs
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError
 from tilewright.options import (
@@ -13,10 +16,12 @@ from tilewright.options import (
     add_inputs,
     add_model,
     check_outputs,
+    chosen_config,
     chosen_inputs,
     load_or_compile,
 )
 from tilewright.presentation import (
+    engine_table,
     layer_table,
     output_lines,
     output_records,
@@ -24,6 +29,13 @@ from tilewright.presentation import (
     stats_record,
 )
 from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.program_run import (
+    is_program,
+    load_program,
+    random_buffers,
+    run_program,
+)
+from tilewright.runtime.result import RunResult
 from tilewright.terminal import Terminal
 
 
@@ -51,35 +63,75 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             f"device {device.value!r} counts no cycles: there is nothing to report or to trace"
         )
     check_outputs(arguments.report, arguments.trace, arguments.json)
-    compiled = load_or_compile(arguments, terminal)
-    inputs = chosen_inputs(arguments, compiled.graph, terminal)
-    with terminal.stage(f"running on {device.value}") as progress:
-        result = compiled.run(inputs, device.value, progress=progress)
+    if is_program(arguments.model):
+        result = _run_program(arguments, device, terminal)
+    else:
+        result = _run_model(arguments, device, terminal)
     if arguments.report:
         result.save_report(arguments.report)
     if arguments.trace:
         result.save_trace(arguments.trace)
-    record: dict[str, Any] = {
-        "device": device.value,
-        "config": compiled.config.name,
-        "configuration": config_to_record(compiled.config),
-        "model": str(arguments.model),
-        "input": "files" if arguments.inputs else {"random": arguments.seed},
-    }
-    terminal.result(f"{arguments.model} on {device.value}, configuration {compiled.config.name}")
-    if device is Device.SIM:
-        stats = result.stats
-        record |= stats_record(stats)
-        for line in stats_lines(stats):
+    _print(result, arguments.model, terminal)
+    return Outcome(record=_record(result, arguments, time.perf_counter() - start))
+
+
+def _run_model(arguments: argparse.Namespace, device: Device, terminal: Terminal) -> RunResult:
+    compiled = load_or_compile(arguments, terminal)
+    inputs = chosen_inputs(arguments, compiled.graph, terminal)
+    with terminal.stage(f"running on {device.value}") as progress:
+        return compiled.run(inputs, device.value, progress=progress)
+
+
+def _run_program(arguments: argparse.Namespace, device: Device, terminal: Terminal) -> RunResult:
+    """Run a program without a model: assembly text or a program file."""
+    if device is not Device.SIM:
+        raise InputError(f"a program without a model runs on sim, not on {device.value}")
+    asked = arguments.config or arguments.changes
+    program = load_program(arguments.model, chosen_config(arguments) if asked else None)
+    buffers = [
+        Tensor(name=buffer.name, shape=(buffer.size_bytes,), dtype=DataType.UINT8)
+        for buffer in program.inputs
+    ]
+    if arguments.inputs or not buffers:
+        inputs = read_inputs(buffers, arguments.inputs)
+    else:
+        terminal.message(f"no --input: random bytes with seed {arguments.seed}")
+        inputs = random_buffers(program, arguments.seed)
+    with terminal.stage("running on sim") as progress:
+        return run_program(program, inputs, name=arguments.model.stem, progress=progress)
+
+
+def _print(result: RunResult, model: Path, terminal: Terminal) -> None:
+    config = result.compiled.config.name
+    terminal.result(f"{model} on {result.device.value}, configuration {config}")
+    if result.timelines:
+        for line in stats_lines(result.stats):
             terminal.result(line)
         terminal.result()
-        terminal.table(layer_table(stats))
+        terminal.table(engine_table(result.stats))
+        if result.stats.layers:
+            terminal.result()
+            terminal.table(layer_table(result.stats))
     terminal.result()
     for line in output_lines(result.outputs):
         terminal.result(line)
+
+
+def _record(
+    result: RunResult, arguments: argparse.Namespace, wall_seconds: float
+) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "device": result.device.value,
+        "config": result.compiled.config.name,
+        "configuration": config_to_record(result.compiled.config),
+        "model": str(arguments.model),
+        "seed": None if arguments.inputs else arguments.seed,
+    }
+    if result.device is Device.SIM:
+        record |= stats_record(result.stats)
     record["outputs"] = output_records(result.outputs)
-    record["wall_seconds"] = time.perf_counter() - start
-    return Outcome(record=record)
+    record["wall_seconds"] = wall_seconds
+    return record
 
 
 COMMAND = Command(

@@ -1,0 +1,138 @@
+"""Programs on their own, without a model: written by hand, or saved from a compiled model."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, LayerInfo
+from tilewright.compiler.graph import Array, Graph
+from tilewright.isa.assembly import assemble
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import InputError, ProgramError, TilewrightError
+from tilewright.isa.program import MAGIC, Buffer, Program, check_config
+from tilewright.isa.validator import validate
+from tilewright.runtime.devices import Device
+from tilewright.runtime.execution import Progress
+from tilewright.runtime.files import PathLike, read_file
+from tilewright.runtime.result import RunResult
+from tilewright.sim.simulator import simulate
+
+#: Suffix of assembly text.
+ASSEMBLY_SUFFIX = ".s"
+
+
+def is_program(path: PathLike) -> bool:
+    """Say whether a file is assembly text by its name, or a program by its signature."""
+    file = Path(path)
+    if file.suffix == ASSEMBLY_SUFFIX:
+        return True
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def load_program(path: PathLike, config: AcceleratorConfig | None = None) -> Program:
+    """Read a program file or assembly text, and prove that it keeps the rules of the machine.
+
+    Parameters
+    ----------
+    config
+        The machine that it must be for; an assembly text need not name one then.
+
+    Raises
+    ------
+    TilewrightError
+        If it cannot be read, or breaks a rule; the message begins with the path.
+    """
+    data = read_file(path, "program")
+    try:
+        if data.startswith(MAGIC):
+            program = Program.from_bytes(data)
+        else:
+            program = assemble(_text(data), config)
+        if config is not None:
+            check_config(program, config)
+        validate(program)
+    except TilewrightError as error:
+        raise ProgramError(f"{path}: {error}", hint=error.hint) from error
+    return program
+
+
+def check_buffers(program: Program, inputs: Mapping[str, Array]) -> None:
+    """Refuse arrays that do not fill the input buffers of `program`, one each, byte by byte."""
+    buffers = {buffer.name: buffer for buffer in program.inputs}
+    for name in inputs:
+        if name not in buffers:
+            raise InputError(
+                f"the program has no input buffer {name!r}", hint=f"buffers: {', '.join(buffers)}"
+            )
+    for name, buffer in buffers.items():
+        if name not in inputs:
+            raise InputError(f"input buffer {name!r} is missing")
+        values = inputs[name]
+        if values.dtype not in (np.uint8, np.int8) or values.size != buffer.size_bytes:
+            raise InputError(
+                f"input buffer {name!r} must be {buffer.size_bytes} values of uint8 or int8,"
+                f" not {values.size} of {values.dtype}"
+            )
+
+
+def random_buffers(program: Program, seed: int) -> dict[str, Array]:
+    """Make random bytes for every input buffer."""
+    rng = np.random.default_rng(seed)
+    return {
+        buffer.name: rng.integers(0, 256, buffer.size_bytes, dtype=np.uint8)
+        for buffer in program.inputs
+    }
+
+
+def run_program(
+    program: Program,
+    inputs: Mapping[str, Array],
+    *,
+    name: str = "program",
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run a legal program on the simulator; inputs and outputs are the bytes of its buffers.
+
+    Raises `InputError` where the inputs do not fit the buffers.
+    """
+    check_buffers(program, inputs)
+    start = time.perf_counter()
+    dram = program.initial_dram()
+    for buffer in program.inputs:
+        dram[_place(buffer)] = np.ascontiguousarray(inputs[buffer.name]).reshape(-1).view(np.uint8)
+    result = simulate(program, dram, progress=progress)
+    return RunResult(
+        compiled=_without_graph(program, name),
+        device=Device.SIM,
+        outputs={buffer.name: result.dram[_place(buffer)].copy() for buffer in program.outputs},
+        timelines=(result.timeline,),
+        wall_seconds=time.perf_counter() - start,
+    )
+
+
+def _place(buffer: Buffer) -> slice:
+    return slice(buffer.address, buffer.address + buffer.size_bytes)
+
+
+def _without_graph(program: Program, name: str) -> CompiledGraph:
+    """Wrap a program in what statistics, report and trace are made from."""
+    layers = tuple(
+        LayerInfo(name=layer, operator="", nodes=(), macs=0, ideal_cycles=0)
+        for layer in program.layers
+    )
+    empty = Graph(name=name, tensors={}, nodes=(), inputs=(), outputs=(), constants={})
+    step = AcceleratorStep(program=program, inputs=(), outputs=(), layers=layers)
+    return CompiledGraph(graph=empty, config=program.config, steps=(step,), placement=())
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ProgramError(f"assembly text must be UTF-8: {error}") from error
