@@ -31,7 +31,7 @@ class Window:
         return self.kernel[0] * self.kernel[1]
 
     def span(self, axis: int, first: int, count: int, size: int) -> "Extent":
-        """Return what `count` outputs from `first` on read of an image of `size` rows or columns."""
+        """Return what `count` outputs from `first` on read of an image `size` long."""
         begin = first * self.stride[axis] - self.before[axis]
         reach = (count - 1) * self.stride[axis] + (self.kernel[axis] - 1) * self.dilation[axis] + 1
         inside_begin = min(max(begin, 0), size)
