@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import assert_never
 
 from tilewright.isa.instructions import Gemm
 from tilewright.isa.memories import Memory
@@ -31,6 +32,8 @@ def execute_gemm(instruction: Gemm, state: MachineState) -> None:
             _execute_box(instruction, plan, state)
         case ListedSteps():
             _execute_listed(instruction, plan, state)
+        case _:
+            assert_never(plan)
 
 
 def _execute_box(instruction: Gemm, plan: BoxSteps, state: MachineState) -> None:

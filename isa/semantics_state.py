@@ -69,6 +69,10 @@ class MachineState:
         self.out = self._view(Memory.OUT, np.int8, batch, lanes)
         self.gemm_uop_fields = uop_fields(GemmUop, config)
         self.vector_uop_fields = uop_fields(VectorUop, config)
+        self.operand_bits = config.operand_bits
+        self.acc_operand_base = config.acc_operand_base
+        self.prm_index_bits = config.prm_index_bits
+        self.result_index_bits = config.result_index_bits
 
     def _view(self, memory: Memory, dtype: npt.DTypeLike, *shape: int) -> npt.NDArray[Any]:
         data = self.bytes[memory]

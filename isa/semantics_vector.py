@@ -35,42 +35,88 @@ def execute_vector(instruction: Vector, state: MachineState) -> None:
         instruction.loops,
         state.vuop[first : first + count].tobytes(),
         state.vector_uop_fields,
-        state.config.prm_index_bits,
+        state.prm_index_bits,
         any_order=False,
     )
-    src = (plan.src + instruction.src) & ((1 << state.config.operand_bits) - 1)
     match plan:
         case BoxSteps():
-            runs = _combine_box(instruction, plan, src, state)
+            runs = _combine_box(instruction, plan, state)
         case ListedSteps():
-            runs = _combine_listed(instruction, plan, src, state)
+            runs = _combine_listed(instruction, plan, state)
+        case _:
+            assert_never(plan)
     _write(instruction, plan, runs, state)
 
 
-def _combine_box(instruction: Vector, plan: BoxSteps, src: Indices, state: MachineState) -> _Int32:
+class _Operands:
+    """The operands of the steps of an instruction, in the arrangement of its plan."""
+
+    def __init__(
+        self, instruction: Vector, plan: BoxSteps | ListedSteps, state: MachineState
+    ) -> None:
+        src = plan.src + instruction.src
+        if plan.src_top + instruction.src >> state.operand_bits:
+            src &= (1 << state.operand_bits) - 1
+        base = state.acc_operand_base
+        low, high = int(src.min()), int(src.max())
+        if high >= base:
+            require_range("vector reads", Memory.ACC, 0, high - base, len(state.acc))
+        else:
+            require_range("vector reads", Memory.VEC, low, high, len(state.vec))
+        self._is_factor = instruction.operation is VectorOperation.MAC
+        self._values: npt.NDArray[np.signedinteger[Any]] = state.vec
+        self._index = src
+        if low >= base:
+            self._values, self._index = state.acc, src - base
+        elif high >= base:
+            self._values, self._index = _gathered(state, src)
+
+    def at(self, where: Any) -> _Int32:
+        """Operands of some steps, int32 (..., batch, lanes), as the operation sees them."""
+        values: _Int32 = self._values[self._index[where]].astype(np.int32, copy=False)
+        if self._is_factor and self._values.dtype == np.int32:
+            values <<= 32 - VECTOR_OPERAND_BITS
+            values >>= 32 - VECTOR_OPERAND_BITS
+        return values
+
+
+def _gathered(state: MachineState, src: Indices) -> tuple[_Int32, Indices]:
+    """Gather operands from both `vec` and `acc`: values, and their indices in the order of `src`.
+
+    An operand of `vec` has eight bits, so it does not matter that it looks like one of `acc`.
+    """
+    flat = src.ravel()
+    in_acc = flat >= state.acc_operand_base
+    in_vec = flat[~in_acc]
+    require_range("vector reads", Memory.VEC, 0, int(in_vec.max()), len(state.vec))
+    values = np.empty((flat.size, *state.acc.shape[1:]), np.int32)
+    values[~in_acc] = state.vec[in_vec]
+    values[in_acc] = state.acc[flat[in_acc] - state.acc_operand_base]
+    return values, np.arange(flat.size).reshape(src.shape)
+
+
+def _combine_box(instruction: Vector, plan: BoxSteps, state: MachineState) -> _Int32:
     """Results of all runs, int32 (common, other, batch, lanes)."""
-    operation = instruction.operation
-    if operation is VectorOperation.MAC:
+    operands = _Operands(instruction, plan, state)
+    within = range(1, plan.src.shape[2])
+    if instruction.operation is VectorOperation.MAC:
         coef = _coefficients(instruction, plan, state)[:, :, None, None, :]
-        total = _factors(state, src[:, :, 0]) * coef[:, 0]
-        for step in range(1, src.shape[2]):
-            total += _factors(state, src[:, :, step]) * coef[:, step]
+        total = operands.at(np.s_[:, :, 0]) * coef[:, 0]
+        for step in within:
+            total += operands.at(np.s_[:, :, step]) * coef[:, step]
     else:
-        combine = _ufunc(operation)
-        total = _operands(state, src[:, :, 0]).astype(np.int32)
-        for step in range(1, src.shape[2]):
-            combine(total, _operands(state, src[:, :, step]), out=total)
+        combine = _ufunc(instruction.operation)
+        total = operands.at(np.s_[:, :, 0])
+        for step in within:
+            combine(total, operands.at(np.s_[:, :, step]), out=total)
     return np.broadcast_to(total, (*plan.dst.shape, *total.shape[2:]))
 
 
-def _combine_listed(
-    instruction: Vector, plan: ListedSteps, src: Indices, state: MachineState
-) -> _Int32:
+def _combine_listed(instruction: Vector, plan: ListedSteps, state: MachineState) -> _Int32:
     """Results of all runs, int32 (runs, batch, lanes)."""
+    values = _Operands(instruction, plan, state).at(np.s_[:])
     if instruction.operation is VectorOperation.MAC:
-        values = _factors(state, src) * _coefficients(instruction, plan, state)[:, None, :]
-    else:
-        values = _operands(state, src).astype(np.int32)
+        values *= _coefficients(instruction, plan, state)[:, None, :]
     combined: _Int32 = _ufunc(instruction.operation).reduceat(
         values, plan.run_begins, axis=0, dtype=np.int32
     )
@@ -95,38 +141,13 @@ def _coefficients(instruction: Vector, plan: BoxSteps | ListedSteps, state: Mach
     return state.coef[index].astype(np.int32)
 
 
-def _factors(state: MachineState, src: Indices) -> _Int32:
-    """Operands as a multiplication sees them."""
-    values = _operands(state, src)
-    if values.dtype == np.int8:
-        return values.astype(np.int32)
-    unseen = 32 - VECTOR_OPERAND_BITS
-    return (values << unseen) >> unseen
-
-
-def _operands(state: MachineState, src: Indices) -> npt.NDArray[np.signedinteger[Any]]:
-    """Entries of `vec` (int8) or, from `acc_operand_base` on, `acc` (int32)."""
-    base = state.config.acc_operand_base
-    low, high = int(src.min()), int(src.max())
-    if high < base:
-        require_range("vector reads", Memory.VEC, low, high, len(state.vec))
-        return state.vec[src]
-    if low >= base:
-        require_range("vector reads", Memory.ACC, low - base, high - base, len(state.acc))
-        return state.acc[src - base]
-    result = np.empty((*src.shape, *state.acc.shape[1:]), np.int32)
-    for mask in (src < base, src >= base):
-        result[mask] = _operands(state, src[mask])
-    return result
-
-
 def _write(
     instruction: Vector, plan: BoxSteps | ListedSteps, runs: _Int32, state: MachineState
 ) -> None:
     """Turn the results of runs into what is written, and write it."""
     to_out = instruction.target is VectorTarget.OUT
     memory = Memory.OUT if to_out else Memory.ACC
-    bits = state.config.result_index_bits
+    bits = state.result_index_bits
     dst = shifted(
         state, memory, plan.dst, plan.dst_top, instruction.dst, what="vector writes", bits=bits
     )

@@ -7,12 +7,13 @@ clock that ticks, and the result does not depend on that order.
 """
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from tilewright.isa.encoding import instruction_bytes
-from tilewright.isa.errors import DeadlockError, ProgramError
+from tilewright.isa.errors import ProgramError
+from tilewright.isa.happens_before import happens_before
 from tilewright.isa.memories import Engine
 from tilewright.isa.program import Program
 from tilewright.isa.timing import FINISH_CYCLES, QUEUE_CYCLES, TOKEN_CYCLES
@@ -78,7 +79,7 @@ class _Clockwork:
             self._dispatch(position, engine)
             self._advance(engine)
         if any(self._queues):
-            raise self._deadlock(None)
+            self._report_deadlock()
         return self._timeline()
 
     def _dispatch(self, position: int, engine: Engine) -> None:
@@ -89,7 +90,7 @@ class _Clockwork:
         if blocker >= 0:
             starts = self._starts[engine]
             if blocker >= len(starts):
-                raise self._deadlock(position)
+                self._report_deadlock()
             cycle = max(cycle, starts[blocker] + 1)
         self._queued[engine] += 1
         self._queues[engine].append(position)
@@ -166,26 +167,7 @@ class _Clockwork:
             fetch_bytes=len(engines) * instruction_bytes(self._config),
         )
 
-    def _deadlock(self, position: int | None) -> DeadlockError:
-        """Describe a standstill; `position` is the instruction that finds no room in its queue."""
-        waits = []
-        for engine in Engine:
-            if self._queues[engine]:
-                head = self._queues[engine][0]
-                missing = next(
-                    giver
-                    for giver in _ENGINES[self._instructions[head].wait]
-                    if not self._tokens[engine][giver]
-                )
-                waits.append(
-                    f"{engine.name.lower()} waits for a token from {missing.name.lower()}"
-                    f" at instruction {head}"
-                )
-        if position is not None:
-            blocked = self._instructions[position].engine
-            assert blocked is not None, "finish is not queued"
-            waits.append(
-                f"dispatch waits for room in the queue of {blocked.name.lower()}"
-                f" at instruction {position}"
-            )
-        return DeadlockError(f"the program deadlocks: {', '.join(waits)}")
+    def _report_deadlock(self) -> NoReturn:
+        """Raise the error that describes a standstill."""
+        happens_before(self._instructions, self._config)
+        raise AssertionError("tokens and queues decide alone whether a program deadlocks")

@@ -12,13 +12,12 @@ from tilewright.isa.timing import (
     LOAD_START_CYCLES,
     LOAD_WRITE_CYCLES,
     LOADS_AHEAD,
-    STORE_DATA_CYCLES,
     STORE_START_CYCLES,
     VECTOR_STAGES,
     gemm_stages,
     steps,
 )
-from tilewright.sim.ports import load_port, store_port
+from tilewright.sim.ports import load_port, response_cycles, store_port
 from tilewright.sim.transfers import load_key, store_key
 
 
@@ -84,7 +83,7 @@ class LoadClock:
     def execute(self, instruction: AnyInstruction, start: int) -> Execution:
         """Send the addresses of all bursts, and write what arrives."""
         assert isinstance(instruction, Load), "the load engine executes loads"
-        shape = self._port.transfer(load_key(instruction, self._config))
+        shape = self._port.shape(load_key(instruction, self._config))
         transfer = shape.transfer
         self._state = state = self._port.run(shape, self._state, start - self._start)
         self._start = start
@@ -113,7 +112,7 @@ class StoreClock:
     def execute(self, instruction: AnyInstruction, start: int) -> Execution:
         """Stream all bursts and wait for the last response."""
         assert isinstance(instruction, Store), "the store engine executes stores"
-        shape = self._port.transfer(store_key(instruction, self._config))
+        shape = self._port.shape(store_key(instruction, self._config))
         transfer = shape.transfer
         self._state = state = self._port.run(shape, self._state, start - self._start)
         self._start = start
@@ -121,7 +120,7 @@ class StoreClock:
         busy = STORE_START_CYCLES + transfer.steps
         self.idle_from = self.free_from = last_step + 1
         memory_wait = self.idle_from - start - busy
-        finish = last_step + STORE_DATA_CYCLES + self._config.dram.write_latency_cycles
+        finish = last_step + response_cycles(self._config)
         return Execution(last_step, finish, busy, memory_wait, transfer.data_bytes)
 
 

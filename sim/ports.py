@@ -1,14 +1,15 @@
 """The recurrences of the load and the store engine: when each burst of a transfer moves.
 
-Both are functions of the bursts and of the engine's state relative to the start of the
-instruction, where everything so long ago that it cannot matter any more looks the same. So each
-function value is computed once and remembered with the transfer: in a network nearly all transfers
-meet an engine in a state that another transfer of the same shape has met before.
+What an engine does with a transfer depends on the transfer's shape and on the engine's state
+relative to the start of the instruction, where everything so long ago that it cannot matter any
+more looks the same. So it is computed once and remembered: in a network nearly every transfer meets
+its engine in a state in which a transfer of the same shape has met it before.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.timing import LOAD_START_CYCLES, STORE_DATA_CYCLES, STORE_START_CYCLES
@@ -23,142 +24,125 @@ class PortState(NamedTuple):
 
     #: Last step of each of the latest bursts, oldest first, as many as may be in flight.
     bursts: tuple[int, ...]
-    #: Last beat of the latest burst on the port.
-    beat: int
+    #: Last cycle of the latest burst: its last beat for a load, its last step for a store.
+    port: int
     #: Last step of the engine.
     step: int
-    #: Last address sent; of no meaning for a store.
+    #: Last address sent; the last step for a store.
     address: int
 
 
+_Recurrence: TypeAlias = Callable[[Transfer, PortState, AcceleratorConfig], PortState]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Remembered:
+class Shape:
+    """A transfer, and the states that are known to follow it."""
+
     transfer: Transfer
     after: dict[PortState, PortState] = field(default_factory=dict)
 
 
-class LoadPort:
-    """Address stage, port, data buffer and write stage of the load engine."""
+class TransferPort:
+    """What load or store engines of one configuration do, and what is remembered of it.
 
-    def __init__(self, config: AcceleratorConfig) -> None:
+    Parameters
+    ----------
+    config
+        The machine.
+    idle
+        State of an engine that has been idle for long; each of its cycles is the latest, counted
+        from the start of an instruction, at which an event does not delay anything.
+    recurrence
+        Computes the state after a transfer.
+    """
+
+    def __init__(self, config: AcceleratorConfig, idle: PortState, recurrence: _Recurrence) -> None:
+        self.idle = idle
         self._config = config
-        self._latency = config.dram.read_latency_cycles
-        self._gap = config.dram.burst_gap_cycles
-        self._known: dict[TransferKey, _Remembered] = {}
-        # cycles, counted from the start, up to which an earlier event changes nothing
-        self._old_step = LOAD_START_CYCLES - 1
-        self._old_beat = LOAD_START_CYCLES + self._latency - self._gap - 1
-        #: State of an engine that has been idle for long.
-        self.idle = PortState(
-            (self._old_step,) * config.load_bursts, self._old_beat, self._old_step, 0
+        self._recurrence = recurrence
+        self._shapes: dict[TransferKey, Shape] = {}
+
+    def shape(self, key: TransferKey) -> Shape:
+        """Look up or make the bursts of a transfer."""
+        shape = self._shapes.get(key)
+        if shape is None:
+            if len(self._shapes) >= _REMEMBERED:
+                self._shapes.clear()
+            shape = self._shapes[key] = Shape(transfer=make_transfer(key, self._config))
+        return shape
+
+    def run(self, shape: Shape, before: PortState, elapsed: int) -> PortState:
+        """Return the state after a transfer that starts `elapsed` cycles after the one before."""
+        state = self._from_start(before, elapsed)
+        after = shape.after.get(state)
+        if after is None:
+            if len(shape.after) >= _REMEMBERED:
+                shape.after.clear()
+            after = self._recurrence(shape.transfer, state, self._config)
+            shape.after[state] = after
+        return after
+
+    def _from_start(self, before: PortState, elapsed: int) -> PortState:
+        """Count a state from the next start, forgetting what has no effect any more."""
+        old, old_port, old_step, _ = self.idle
+        port, step = before.port - elapsed, before.step - elapsed
+        if port <= old_port and step <= old_step and before.bursts[-1] - elapsed <= old[0]:
+            return self.idle
+        return PortState(
+            tuple([max(burst - elapsed, old[0]) for burst in before.bursts]),
+            max(port, old_port),
+            max(step, old_step),
+            0,
         )
 
-    def transfer(self, key: TransferKey) -> _Remembered:
-        """Look up or make the bursts of a load."""
-        return _look_up(self._known, key, self._config)
 
-    def run(self, shape: _Remembered, before: PortState, elapsed: int) -> PortState:
-        """Return the state after a load that starts `elapsed` cycles after the one before it."""
-        step, beat = before.step - elapsed, before.beat - elapsed
-        old_step, old_beat = self._old_step, self._old_beat
-        if step <= old_step and beat <= old_beat:
-            state = self.idle
-        else:
-            state = PortState(
-                tuple([max(cycle - elapsed, old_step) for cycle in before.bursts]),
-                max(beat, old_beat),
-                max(step, old_step),
-                0,
-            )
-        after = shape.after.get(state)
-        if after is None:
-            after = _remember(shape, state, self._compute(shape.transfer, state))
-        return after
-
-    def _compute(self, transfer: Transfer, state: PortState) -> PortState:
-        bursts, (beat, step) = list(state.bursts), state[1:3]
-        limit, slot = len(bursts), 0
-        latency, gap = self._latency, self._gap
-        address = LOAD_START_CYCLES - 1
-        for padding, beats, steps in transfer.bursts:
-            address = max(address, bursts[slot]) + 1
-            beat = max(address + latency, beat + gap + 1) + beats - 1
-            first_beat = beat - beats + 1
-            step = max(step + padding, first_beat) + steps
-            bursts[slot] = step
-            slot = slot + 1 if slot + 1 < limit else 0
-        step += transfer.padding_after
-        return PortState(tuple(bursts[slot:] + bursts[:slot]), beat, step, address)
-
-
-class StorePort:
-    """Read stage and port of the store engine."""
-
-    def __init__(self, config: AcceleratorConfig) -> None:
-        self._config = config
-        #: Cycles from the last step of a burst to its response.
-        self._latency = STORE_DATA_CYCLES + config.dram.write_latency_cycles
-        self._gap = config.dram.burst_gap_cycles
-        self._known: dict[TransferKey, _Remembered] = {}
-        self._old_burst = STORE_START_CYCLES - 1 - self._latency
-        self._old_step = STORE_START_CYCLES - 1 - self._gap
-        #: State of an engine that has been idle for long.
-        self.idle = PortState((self._old_burst,) * config.store_bursts, 0, self._old_step, 0)
-
-    def transfer(self, key: TransferKey) -> _Remembered:
-        """Look up or make the bursts of a store."""
-        return _look_up(self._known, key, self._config)
-
-    def run(self, shape: _Remembered, before: PortState, elapsed: int) -> PortState:
-        """Return the state after a store that starts `elapsed` cycles after the one before it."""
-        step = before.step - elapsed
-        old_burst = self._old_burst
-        if step <= self._old_step and step <= old_burst:
-            state = self.idle
-        else:
-            bursts = tuple([max(cycle - elapsed, old_burst) for cycle in before.bursts])
-            state = PortState(bursts, 0, max(step, self._old_step), 0)
-        after = shape.after.get(state)
-        if after is None:
-            after = _remember(shape, state, self._compute(shape.transfer, state))
-        return after
-
-    def _compute(self, transfer: Transfer, state: PortState) -> PortState:
-        bursts, step = list(state.bursts), state.step
-        limit, slot = len(bursts), 0
-        latency, gap = self._latency, self._gap
-        for _, _, steps in transfer.bursts:
-            step = max(step + gap, bursts[slot] + latency) + steps
-            bursts[slot] = step
-            slot = slot + 1 if slot + 1 < limit else 0
-        return PortState(tuple(bursts[slot:] + bursts[:slot]), 0, step, 0)
-
-
-def _look_up(
-    known: dict[TransferKey, _Remembered], key: TransferKey, config: AcceleratorConfig
-) -> _Remembered:
-    shape = known.get(key)
-    if shape is None:
-        if len(known) >= _REMEMBERED:
-            known.clear()
-        shape = known[key] = _Remembered(transfer=make_transfer(key, config))
-    return shape
-
-
-def _remember(shape: _Remembered, state: PortState, after: PortState) -> PortState:
-    if len(shape.after) >= _REMEMBERED:
-        shape.after.clear()
-    shape.after[state] = after
-    return after
+@lru_cache(maxsize=64)
+def load_port(config: AcceleratorConfig) -> TransferPort:
+    """Address stage, port, data buffer and write stage of the load engines of a configuration."""
+    step = LOAD_START_CYCLES - 1
+    first_beat = LOAD_START_CYCLES + config.dram.read_latency_cycles
+    port = first_beat - config.dram.burst_gap_cycles - 1
+    idle = PortState((step,) * config.load_bursts, port, step, 0)
+    return TransferPort(config, idle, _after_load)
 
 
 @lru_cache(maxsize=64)
-def load_port(config: AcceleratorConfig) -> LoadPort:
-    """The load port of a configuration, shared by all runs so that they share what it remembers."""
-    return LoadPort(config)
+def store_port(config: AcceleratorConfig) -> TransferPort:
+    """Read stage and port of the store engines of a configuration."""
+    step = STORE_START_CYCLES - 1
+    port = step - config.dram.burst_gap_cycles
+    idle = PortState((step - response_cycles(config),) * config.store_bursts, port, step, 0)
+    return TransferPort(config, idle, _after_store)
 
 
-@lru_cache(maxsize=64)
-def store_port(config: AcceleratorConfig) -> StorePort:
-    """The store port of a configuration, shared by all runs."""
-    return StorePort(config)
+def response_cycles(config: AcceleratorConfig) -> int:
+    """Cycles from the last step of a store burst to its response."""
+    return STORE_DATA_CYCLES + config.dram.write_latency_cycles
+
+
+def _after_load(transfer: Transfer, state: PortState, config: AcceleratorConfig) -> PortState:
+    bursts, port, step = list(state.bursts), state.port, state.step
+    in_flight, slot = len(bursts), 0
+    latency, gap = config.dram.read_latency_cycles, config.dram.burst_gap_cycles
+    address = LOAD_START_CYCLES - 1
+    for padding, beats, steps in transfer.bursts:
+        address = max(address, bursts[slot]) + 1
+        first_beat = max(address + latency, port + gap + 1)
+        port = first_beat + beats - 1
+        step = max(step + padding, first_beat) + steps
+        bursts[slot] = step
+        slot = slot + 1 if slot + 1 < in_flight else 0
+    step += transfer.padding_after
+    return PortState(tuple(bursts[slot:] + bursts[:slot]), port, step, address)
+
+
+def _after_store(transfer: Transfer, state: PortState, config: AcceleratorConfig) -> PortState:
+    bursts, step = list(state.bursts), state.port
+    in_flight, slot = len(bursts), 0
+    response, gap = response_cycles(config), config.dram.burst_gap_cycles
+    for _, _, steps in transfer.bursts:
+        step = max(step + gap, bursts[slot] + response) + steps
+        bursts[slot] = step
+        slot = slot + 1 if slot + 1 < in_flight else 0
+    return PortState(tuple(bursts[slot:] + bursts[:slot]), step, step, step)
