@@ -28,6 +28,7 @@ from tilewright.compiler.operators import (
     DequantizeWeights,
     FloatAdd,
     FloatAveragePool2d,
+    FloatBias,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -192,7 +193,7 @@ def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
         case FloatDense():
             product: Array = x @ operands[1].T
             return product + operands[2] if len(operands) == 3 else product
-        case FloatAdd():
+        case FloatAdd() | FloatBias():
             return np.add(*operands)
         case FloatAveragePool2d():
             return float_average_pool(op, x)

@@ -12,6 +12,7 @@ from tilewright.compiler.operators.datatype import INT8_MAX, INT8_MIN, DataType
 from tilewright.compiler.operators.floating import (
     FloatAdd,
     FloatAveragePool2d,
+    FloatBias,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -45,7 +46,14 @@ IntegerOperator: TypeAlias = Conv2d | Add | AveragePool2d | Requantize | Clip | 
 MovementOperator: TypeAlias = MaxPool2d | Reshape | Transpose | Slice | Pad | Concat
 ConversionOperator: TypeAlias = Quantize | Dequantize | DequantizeWeights | Reinterpret
 FloatOperator: TypeAlias = (
-    FloatConv2d | FloatDense | FloatAdd | FloatAveragePool2d | FloatClip | FloatSoftmax | FloatUnary
+    FloatConv2d
+    | FloatDense
+    | FloatAdd
+    | FloatBias
+    | FloatAveragePool2d
+    | FloatClip
+    | FloatSoftmax
+    | FloatUnary
 )
 Operator: TypeAlias = IntegerOperator | MovementOperator | ConversionOperator | FloatOperator
 
@@ -64,6 +72,7 @@ __all__ = [
     "DequantizeWeights",
     "FloatAdd",
     "FloatAveragePool2d",
+    "FloatBias",
     "FloatClip",
     "FloatConv2d",
     "FloatDense",

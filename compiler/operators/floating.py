@@ -35,6 +35,11 @@ class FloatAdd:
     """Sum of two tensors of one shape."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatBias:
+    """``x + bias`` along the last axis. Inputs: x ``[..., C]``, bias ``[C]``."""
+
+
 class Ties(Enum):
     """Which way a mean goes that lies half between two quantisation steps.
 

@@ -16,6 +16,7 @@ from tilewright.compiler.operators import (
     DequantizeWeights,
     FloatAdd,
     FloatAveragePool2d,
+    FloatBias,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -69,6 +70,8 @@ def infer(op: Operator, inputs: tuple[TensorType, ...]) -> TensorType:
             return _dense(inputs)
         case Add() | FloatAdd():
             return _add(op, inputs)
+        case FloatBias():
+            return _bias(inputs)
         case AveragePool2d() | FloatAveragePool2d() | MaxPool2d():
             return _pooling(op, inputs)
         case Requantize() | Clip() | Lookup() | Softmax():
@@ -164,6 +167,15 @@ def _add(op: Add | FloatAdd, inputs: tuple[TensorType, ...]) -> TensorType:
     if _require(a, dtype) != _require(b, dtype):
         raise InferenceError(f"takes two tensors of one shape, not {a} and {b}")
     return a
+
+
+def _bias(inputs: tuple[TensorType, ...]) -> TensorType:
+    x, bias = _operands(inputs, 2)
+    _require(x, DataType.FLOAT32)
+    _require(bias, DataType.FLOAT32)
+    if not x.shape or bias.shape != x.shape[-1:]:
+        raise InferenceError(f"takes a bias per channel, not {bias} for {x}")
+    return x
 
 
 def _pooling(

@@ -5,13 +5,14 @@
     Dequantize; Quantize, other scales    ->  Requantize
     uint8                                 ->  int8, zero points moved by 128
     movement(Dequantize(x))               ->  Dequantize(movement(x))
+    FloatBias(f(x, weights))              ->  f(x, weights, bias)
     Quantize(movement(f(x)))              ->  movement(Quantize(f(x)))
 
 What remains real stands before the first quantisation or after the last, for the host.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from typing_extensions import assert_never
@@ -29,6 +30,7 @@ from tilewright.compiler.operators import (
     DequantizeWeights,
     FloatAdd,
     FloatAveragePool2d,
+    FloatBias,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -147,6 +149,8 @@ class _Lowering:
                 self._views[output] = Deferred(node)
             case FloatSoftmax() | FloatUnary():
                 self._views[output] = Deferred(node)
+            case FloatBias():
+                self._views[output] = self._biased(node)
             case Conv2d() | Add() | AveragePool2d() | Requantize() | Clip() | Lookup():
                 raise ModelError(f"node {node.name!r} is an integer operator already")
             case Softmax() | Reinterpret():
@@ -182,6 +186,18 @@ class _Lowering:
             )
         else:
             self._integers[name] = name
+
+    def _biased(self, node: Node) -> Deferred:
+        """Return a deferred convolution or dense layer with the bias that stands behind it."""
+        view = self._view(node, node.inputs[0])
+        if isinstance(view, Deferred) and isinstance(view.node.op, FloatConv2d | FloatDense):
+            product = view.node
+            if len(product.inputs) == 2:
+                return Deferred(replace(product, inputs=(*product.inputs, node.inputs[1])))
+        raise ModelError(
+            f"node {node.name!r} adds a constant to what is not the result of a convolution or a "
+            "matrix product without bias"
+        )
 
     def _move(self, node: Node) -> None:
         """Carry out movement on integers; on a deferred result, defer it too."""

@@ -25,6 +25,7 @@ from tilewright.compiler.operators import (
     DequantizeWeights,
     FloatAdd,
     FloatAveragePool2d,
+    FloatBias,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -174,7 +175,14 @@ def permuted(op: Operator, permutation: Permutation) -> Operator | None:
             return replace(op, before=reorder(before, back), after=reorder(after, back))
         case Concat(axis=axis):
             return Concat(axis=permutation[axis])
-        case Conv2d() | AveragePool2d() | MaxPool2d() | FloatConv2d() | FloatAveragePool2d():
+        case (
+            FloatBias()
+            | Conv2d()
+            | AveragePool2d()
+            | MaxPool2d()
+            | FloatConv2d()
+            | FloatAveragePool2d()
+        ):
             return None
         case FloatDense() | DequantizeWeights() | Lookup() | Softmax() | Reshape() | Transpose():
             return None

@@ -33,6 +33,7 @@ class OnnxTranslation:
         self.opset = opset
         self.constants: dict[str, Array] = {}
         self._tensors: dict[str, str] = {}
+        self._constant_tensors: set[str] = set()
         self._outputs = frozenset(outputs)
 
     def bind(self, name: str, tensor: str) -> None:
@@ -44,6 +45,10 @@ class OnnxTranslation:
     def bound(self, name: str) -> str | None:
         """Return the graph's tensor for the ONNX value `name`, None where there is none."""
         return self._tensors.get(name)
+
+    def is_constant(self, tensor: str) -> bool:
+        """Tell whether a tensor of the graph is constant, dequantised or not."""
+        return tensor in self._constant_tensors
 
     def has_input(self, node: OnnxNode, index: int) -> bool:
         """Tell whether the optional input `index` is given."""
@@ -170,6 +175,7 @@ class OnnxTranslation:
     def finish_dequantized_constant(self, node: OnnxNode, axis: int) -> None:
         """Translate a whole node that dequantises a constant along `axis`."""
         self.finish(node, DequantizeWeights(axis=axis), self._constant_operands(node, 0))
+        self._constant_tensors.add(self._tensors[self.output(node)])
 
     def dequantized_bias(self, node: OnnxNode, index: int, scales: tuple[int, int]) -> str:
         """Return an int32 bias as real numbers; its scale is the product of the two at `scales`."""
@@ -243,4 +249,6 @@ class OnnxTranslation:
         values = self.constants[name]
         if str(values.dtype) not in {dtype.value for dtype in DataType}:
             raise ModelError(f"{node.label} computes with constant {name!r} of {values.dtype}")
-        return self.builder.add_constant(name, values)
+        tensor = self.builder.add_constant(name, values)
+        self._constant_tensors.add(tensor)
+        return tensor

@@ -45,8 +45,11 @@ class TfliteTranslation:
         where = f"input {tensor.key!r}"
         if tensor.dtype not in (DataType.FLOAT32, DataType.INT8, DataType.UINT8):
             raise ModelError(f"{where} is {tensor.dtype}; float32, uint8 and int8 are supported")
-        if any(axis > 0 for axis in tensor.dynamic_axes) or 0 in tensor.shape or not tensor.shape:
-            raise ModelError(f"{where} has a dynamic shape: {list(tensor.shape)}")
+        for axis in tensor.dynamic_axes:
+            if axis > 0:
+                raise ModelError(f"{where} has a dynamic shape: axis {axis} may have any size")
+        if 0 in tensor.shape or not tensor.shape:
+            raise ModelError(f"{where} has an unknown shape: {list(tensor.shape)}")
         scale, zero_point = self._parameters(tensor)
         self.builder.add_input(
             Tensor(
