@@ -4,7 +4,8 @@ It shares nothing with the validator but the instruction classes. Every access i
 own; so are each dispatch, start and finish. A program is sound if, whatever is delayed, it comes to
 its end, every instruction reads the same values, no counter exceeds its limit, nothing is read
 before it is written, and gemm and vector come to each bank of `acc` in the same order. Delaying one
-engine as long as anything else can go on exposes every pair that is not ordered.
+engine as long as anything else can go on, its starts or its finishes most, exposes every pair that
+is not ordered.
 """
 
 import itertools
@@ -29,6 +30,8 @@ from tilewright.isa.memories import Engine, Memory, memory_shape
 
 #: DRAM is followed in units of this size.
 UNIT_BYTES = 4
+
+_KINDS = ("start", "effect", "finish")
 
 Location = tuple[str, int]
 Effect = tuple[str, Location]
@@ -70,10 +73,10 @@ def is_sound(
     outcomes = set()
     try:
         lists = [effects(item, config, gemm_uops, vector_uops) for item in instructions]
-        for last in Engine:
-            outcomes.add(_Execution(instructions, lists, config).run(last, None))
+        for last, kinds in itertools.product(Engine, (_KINDS, _KINDS[::-1])):
+            outcomes.add(_Execution(instructions, lists, config).run(last, kinds, None))
         for _ in range(3):
-            outcomes.add(_Execution(instructions, lists, config).run(None, rng))
+            outcomes.add(_Execution(instructions, lists, config).run(None, _KINDS, rng))
     except Unsound:
         return False
     return len(outcomes) == 1
@@ -206,14 +209,14 @@ class _Execution:
         self._digests = [hash((i,)) for i in range(len(instructions))]
         self._bank_order: dict[int, list[int]] = {0: [], 1: []}
 
-    def run(self, last: Engine | None, rng: random.Random | None) -> object:
-        """Execute to the end, one engine delayed as long as possible, or at random."""
+    def run(self, last: Engine | None, kinds: Sequence[str], rng: random.Random | None) -> object:
+        """Execute to the end, one engine delayed as long as possible, or at random.
+
+        Of several actions that are possible the first of `kinds` is taken.
+        """
         while True:
             actions = [
-                (engine, kind)
-                for kind in ("start", "effect", "finish")
-                for engine in Engine
-                if self._enabled(engine, kind)
+                (engine, kind) for kind in kinds for engine in Engine if self._enabled(engine, kind)
             ]
             can_dispatch = self._can_dispatch()
             if not actions and not can_dispatch:
