@@ -8,6 +8,7 @@ from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph
 from tilewright.isa.memories import Engine
 from tilewright.runtime.stats import RunStats
 from tilewright.sim.timeline import Timeline
+from tilewright.sim.token_pairs import token_pairs
 
 _PROCESS = 1
 #: Track of the layers; the engines' tracks come after it.
@@ -23,17 +24,24 @@ def render_trace(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: 
     events.append(_name("thread_name", _LAYERS, "layers"))
     events += [_name("thread_name", 1 + engine, engine.name.lower()) for engine in Engine]
     slices = [*_layer_slices(stats)]
+    arrows: list[_Arrow] = []
     steps = [step for step in compiled.steps if isinstance(step, AcceleratorStep)]
     begin = 0
     for step, timeline in zip(steps, timelines, strict=True):
         slices += _instruction_slices(step, timeline, begin)
+        arrows += _token_arrows(step, timeline, begin)
         begin += timeline.cycles
-    events += [_event(*item, compiled.config.clock_mhz) for item in slices]
+    clock_mhz = compiled.config.clock_mhz
+    events += [_event(*item, clock_mhz) for item in slices]
+    for number, arrow in enumerate(arrows):
+        events += _arrow_events(number, *arrow, clock_mhz)
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}, separators=(",", ":"))
 
 
 #: Track, name, first cycle, cycles, arguments.
 _Slice = tuple[int, str, int, int, dict[str, Any]]
+#: Track and cycle of a token's giver, track and cycle of its taker.
+_Arrow = tuple[int, int, int, int]
 
 
 def _layer_slices(stats: RunStats) -> Iterator[_Slice]:
@@ -51,7 +59,9 @@ def _instruction_slices(step: AcceleratorStep, timeline: Timeline, begin: int) -
         if timeline.engine[position] < 0:
             continue
         track = 1 + int(timeline.engine[position])
-        start, last_step = int(timeline.start[position]), int(timeline.last_step[position])
+        # a load may start while the one before it is being written: its slice begins after that
+        cycles = int(timeline.busy[position] + timeline.memory_wait[position])
+        start = int(timeline.last_step[position]) + 1 - cycles
         drain, tokens = int(timeline.drain[position]), int(timeline.token_wait[position])
         if tokens:
             giver = Engine(int(timeline.token_giver[position])).name.lower()
@@ -66,7 +76,27 @@ def _instruction_slices(step: AcceleratorStep, timeline: Timeline, begin: int) -
             "finish": begin + int(timeline.finish[position]),
         }
         name = type(instruction).__name__.lower()
-        yield track, name, begin + start, last_step - start + 1, arguments
+        yield track, name, begin + start, cycles, arguments
+
+
+def _token_arrows(step: AcceleratorStep, timeline: Timeline, begin: int) -> Iterator[_Arrow]:
+    """Yield the tokens that an instruction has waited for, from the giver's last step."""
+    for giver, taker in token_pairs(step.program.instructions):
+        if timeline.token_wait[taker] and timeline.token_giver[taker] == timeline.engine[giver]:
+            yield (
+                1 + int(timeline.engine[giver]),
+                begin + int(timeline.last_step[giver]),
+                1 + int(timeline.engine[taker]),
+                begin + int(timeline.start[taker]),
+            )
+
+
+def _arrow_events(
+    number: int, giver: int, given: int, taker: int, taken: int, clock_mhz: float
+) -> Iterator[dict[str, Any]]:
+    common = {"pid": _PROCESS, "name": "token", "cat": "token", "id": number}
+    yield {"ph": "s", **common, "tid": giver, "ts": given / clock_mhz}
+    yield {"ph": "f", "bp": "e", **common, "tid": taker, "ts": taken / clock_mhz}
 
 
 def _name(kind: str, track: int, name: str) -> dict[str, Any]:

@@ -23,8 +23,11 @@ class FetchClock:
         self._entries = config.fetch_entries
         self._latency = config.dram.read_latency_cycles
         self._gap = config.dram.burst_gap_cycles
-        self._instruction_bytes = instruction_bytes(config)
-        self._port_bytes = config.port_bytes
+        #: Beats from the first of a burst to the last of each of its instructions.
+        self._offsets = [
+            -(-(number + 1) * instruction_bytes(config) // config.port_bytes) - 1
+            for number in range(self._burst)
+        ]
         self._count = count
         self._address = -1
         self._first_beat = 0
@@ -38,7 +41,7 @@ class FetchClock:
         within = position % self._burst
         if within == 0:
             self._send(position, dispatched)
-        return self._first_beat + self._beats(within + 1) - 1
+        return self._first_beat + self._offsets[within]
 
     def _send(self, position: int, dispatched: Sequence[int]) -> None:
         self._address += 1
@@ -48,7 +51,4 @@ class FetchClock:
         first = self._last_beat + self._gap + 1
         self._first_beat = max(self._address + self._latency, first)
         count = min(self._burst, self._count - position)
-        self._last_beat = self._first_beat + self._beats(count) - 1
-
-    def _beats(self, instructions: int) -> int:
-        return -(-instructions * self._instruction_bytes // self._port_bytes)
+        self._last_beat = self._first_beat + self._offsets[count - 1]
