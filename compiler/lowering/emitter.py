@@ -86,15 +86,11 @@ class Emitter:
         self.config = config
         self.constants = constants
         self.tasks: list[Task] = []
+        #: Number of the kernel and of the layer that the tasks belong to.
         self.kernel = -1
         self.layer = -1
         self._rings = {memory: Ring(memory, config) for memory in Memory}
         self._bank = 0
-
-    def begin_kernel(self, layer: int) -> None:
-        """Let the following tasks belong to a new kernel of a layer."""
-        self.kernel += 1
-        self.layer = layer
 
     def resident(self, memory: Memory, key: Hashable) -> Span | None:
         """Return the span that holds `key`, if it is on chip."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tilewright.compiler.lowering.costs import (
     issue_cycles,
@@ -21,8 +22,9 @@ from tilewright.compiler.lowering.parameters import (
 )
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
-from tilewright.compiler.lowering.tiling import parts
+from tilewright.compiler.lowering.tiling import parts, streamed_entries, streamed_rows
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import Vector, VectorLoop, VectorOperation, VectorUop
@@ -56,6 +58,8 @@ class LaneSchedule:
         kernel: LaneKernel,
         tensors: Mapping[str, BlockedTensor],
         config: AcceleratorConfig,
+        *,
+        streamed: bool = False,
     ) -> None:
         self.kernel = kernel
         self.sources = tuple(tensors[source.tensor] for source in kernel.sources)
@@ -69,7 +73,7 @@ class LaneSchedule:
             if kernel.coefficients is None
             else coefficient_entries(splat(kernel.coefficients, config), config)
         )
-        self.tiling = self._choose()
+        self.tiling = self._choose(streamed=streamed)
 
     @property
     def macs(self) -> int:
@@ -84,16 +88,48 @@ class LaneSchedule:
         positions = self.output.groups * self.kernel.rows * self.kernel.columns
         return positions * blocks * self._taps
 
-    def emit(self, emitter: Emitter, tensors: Mapping[str, BlockedTensor]) -> None:
-        """Append the tasks of the whole kernel on tensors that have their place in DRAM."""
+    @property
+    def resident_weights(self) -> int:
+        """Entries of `wgt` that the kernel holds."""
+        return 0
+
+    def steps(self, tensors: Mapping[str, BlockedTensor]) -> tuple[TileStep, ...]:
+        """Return the tiles in order, on tensors that have their place in DRAM."""
         self.sources = tuple(tensors[source.tensor] for source in self.kernel.sources)
         self.output = tensors[self.kernel.output]
-        for group in range(self.output.groups):
-            for tile in self._tiles():
-                for block in range(0, self._blocks, self.tiling.blocks):
-                    blocks = min(self.tiling.blocks, self._blocks - block)
-                    place = _Place(group=group, block=block, blocks=blocks, tile=tile)
-                    self._emit_tile(emitter, place)
+        size = self.tiling.blocks
+        return tuple(
+            self._step(
+                _Place(group=group, block=block, blocks=min(size, self._blocks - block), tile=tile)
+            )
+            for group in range(self.output.groups)
+            for tile in self._tiles()
+            for block in range(0, self._blocks, size)
+        )
+
+    def _step(self, place: _Place) -> TileStep:
+        tile, kernel = place.tile, self.kernel
+        reads = tuple(
+            RowRange(
+                tensor=source.tensor,
+                group=place.group,
+                begin=tile.source_rows.begin,
+                count=tile.source_rows.count,
+            )
+            for source in kernel.sources
+        )
+        writes = RowRange(
+            tensor=kernel.output,
+            group=place.group,
+            begin=kernel.target[1] + tile.row,
+            count=tile.rows,
+        )
+        return TileStep(
+            reads=reads,
+            writes=writes,
+            share=tile.columns * place.blocks,
+            emit=partial(self._emit_tile, place=place),
+        )
 
     def _tiles(self) -> Iterator[Tile]:
         kernel = self.kernel
@@ -268,13 +304,15 @@ class LaneSchedule:
                     ),
                 )
 
-    def _choose(self) -> LaneTiling:
+    def _choose(self, *, streamed: bool) -> LaneTiling:
         """Return the tiling with the fewest estimated cycles."""
+        most_rows = streamed_rows(self.kernel.rows) if streamed else self.kernel.rows
+        out_entries = streamed_entries(self.config) if streamed else self.config.out_entries
         best: tuple[float, LaneTiling] | None = None
         for columns in parts(self.kernel.columns, most=6):
             for blocks in parts(self._blocks):
-                room = self.config.out_entries // (blocks * self._per_pixel * columns)
-                largest = min(self.kernel.rows, room, MAX_EXTENT)
+                room = out_entries // (blocks * self._per_pixel * columns)
+                largest = min(most_rows, room, MAX_EXTENT)
                 for rows in parts(self.kernel.rows, most=10, largest=largest):
                     tiling = LaneTiling(rows=rows, columns=columns, blocks=blocks)
                     cycles = self._estimate(tiling)

@@ -27,6 +27,7 @@ from tilewright.compiler.operators import (
     DequantizeWeights,
     FloatAdd,
     FloatAveragePool2d,
+    FloatBias,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -92,7 +93,7 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised 
             return Legalised(kernels=()) if is_view(node, graph) else _MOVES
         case Softmax() | Transpose() | Quantize() | Dequantize() | Reinterpret():
             return _unsupported(node)
-        case DequantizeWeights() | FloatConv2d() | FloatDense() | FloatAdd():
+        case DequantizeWeights() | FloatConv2d() | FloatDense() | FloatAdd() | FloatBias():
             return _unsupported(node)
         case FloatAveragePool2d() | FloatClip() | FloatSoftmax() | FloatUnary():
             return _unsupported(node)

@@ -10,7 +10,8 @@ from tilewright.compiler.lowering.folding import fold, folded_shape
 from tilewright.compiler.lowering.fusion import KernelGroup, fuse
 from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
 from tilewright.compiler.lowering.memory_plan import Lifetime, MemoryPlan, plan_memory
-from tilewright.compiler.lowering.placement import Schedule, kernel_tensors, make_schedule
+from tilewright.compiler.lowering.pipelining import Pipeline, emit_pipeline, make_pipelines
+from tilewright.compiler.lowering.placement import Schedule, kernel_tensors
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
@@ -55,8 +56,8 @@ def lower_stage(
     """
     stage = _prepare(nodes, kernels, graph, config, keep_intermediates=keep_intermediates)
     flat = {name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()}
-    schedules = [make_schedule(kernel, flat, config) for kernel in stage.kernels]
-    plan = _plan(stage, flat, config.burst_bytes, keep_intermediates=keep_intermediates)
+    pipelines = make_pipelines(stage.kernels, flat, config, interleave=not keep_intermediates)
+    plan = _plan(stage, pipelines, flat, config.burst_bytes, keep_intermediates=keep_intermediates)
     tensors = {
         name: replace(flat[name], address=plan.offsets[stage.roots.get(name, name)])
         for name in flat
@@ -65,9 +66,9 @@ def lower_stage(
     layer_of_kernel = [
         number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
     ]
-    for schedule, layer in zip(schedules, layer_of_kernel, strict=True):
-        emitter.begin_kernel(layer)
-        schedule.emit(emitter, tensors)
+    for pipeline in pipelines:
+        emit_pipeline(pipeline, emitter, tensors, layer_of_kernel)
+    schedules = [schedule for pipeline in pipelines for schedule in pipeline.schedules]
     instructions: list[AnyInstruction] = [
         *assign_tokens(emitter.tasks, config, dram_begin=0, dram_end=plan.size_bytes),
         Finish(),
@@ -183,6 +184,7 @@ def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
 
 def _plan(
     stage: _Stage,
+    pipelines: Sequence[Pipeline],
     flat: Mapping[str, BlockedTensor],
     alignment: int,
     *,
@@ -198,9 +200,11 @@ def _plan(
         first[root] = min(first.get(root, when), when)
         last[root] = max(last.get(root, when), when)
 
-    for number, kernel in enumerate(stage.kernels):
-        for name in kernel_tensors(kernel):
-            touch(name, number)
+    for pipeline in pipelines:
+        for kernel in stage.kernels[pipeline.first : pipeline.last + 1]:
+            for name in kernel_tensors(kernel):
+                touch(name, pipeline.first)
+                touch(name, pipeline.last)
     for name in stage.inputs:
         touch(stage.folds[name][0] if name in stage.folds else name, -1)
     for name in stage.outputs:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tilewright.compiler.lowering.products import BlockProducts, pack_weights
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.runs import Run, SourceTile, group_runs
 from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tasks import DramRegion
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tiling import MatrixShape, choose_tiling, product_parts
@@ -53,6 +55,8 @@ class MatrixSchedule:
         kernel: MatrixKernel,
         tensors: Mapping[str, BlockedTensor],
         config: AcceleratorConfig,
+        *,
+        streamed: bool = False,
     ) -> None:
         self.kernel = kernel
         self._place(tensors)
@@ -62,7 +66,7 @@ class MatrixSchedule:
         self._per_out = config.layout_block // config.block_out
         self._prm = prm_entries(kernel.scale, config)
         self._grouped: dict[tuple[int, SourceTile], list[Run]] = {}
-        self.tiling = choose_tiling(self._shape(), config)
+        self.tiling = choose_tiling(self._shape(), config, streamed=streamed)
 
     @property
     def macs(self) -> int:
@@ -92,13 +96,48 @@ class MatrixSchedule:
         residual = self.kernel.residual
         self.residual = None if residual is None else tensors[residual.tensor]
 
-    def emit(self, emitter: Emitter, tensors: Mapping[str, BlockedTensor]) -> None:
-        """Append the tasks of the whole convolution on tensors that have their place in DRAM."""
+    @property
+    def resident_weights(self) -> int:
+        """Entries of `wgt` that hold all weights, and a part of them once more to be on the safe
+        side where the ring wraps around.
+        """
+        return self.packed.products + self.tiling.out_blocks * self._per_out * max(
+            len(block.positions) for block in self.packed.blocks
+        )
+
+    def steps(self, tensors: Mapping[str, BlockedTensor]) -> tuple[TileStep, ...]:
+        """Return the tiles in order, on tensors that have their place in DRAM."""
         self._place(tensors)
         passes = [self._passes(begin) for begin in self._channel_begins()]
-        for group in range(self.output.groups):
-            for tile, number in self._order():
-                self._emit_tile(emitter, group, tile, number, passes[number])
+        return tuple(
+            self._step(group, tile, number, passes[number])
+            for group in range(self.output.groups)
+            for tile, number in self._order()
+        )
+
+    def _step(self, group: int, tile: Tile, number: int, passes: tuple[_Pass, ...]) -> TileStep:
+        begin = number * self.tiling.out_blocks
+        blocks = min(self.tiling.out_blocks, self.output.blocks - begin)
+        source = RowRange(
+            tensor=self.kernel.source,
+            group=group,
+            begin=tile.source_rows.begin,
+            count=tile.source_rows.count,
+        )
+        reads: tuple[RowRange, ...] = (source,)
+        if self.kernel.residual is not None:
+            name = self.kernel.residual.tensor
+            reads += (RowRange(tensor=name, group=group, begin=tile.row, count=tile.rows),)
+        return TileStep(
+            reads=reads,
+            writes=RowRange(
+                tensor=self.kernel.output, group=group, begin=tile.row, count=tile.rows
+            ),
+            share=tile.columns * blocks,
+            emit=partial(
+                self._emit_tile, group=group, tile=tile, begin=begin, blocks=blocks, passes=passes
+            ),
+        )
 
     def _shape(self) -> MatrixShape:
         packed = self.packed
@@ -172,10 +211,15 @@ class MatrixSchedule:
             yield _Pass(in_begin=begin, in_count=count, weights=weights, blocks=chosen)
 
     def _emit_tile(
-        self, emitter: Emitter, group: int, tile: Tile, number: int, passes: tuple[_Pass, ...]
+        self,
+        emitter: Emitter,
+        *,
+        group: int,
+        tile: Tile,
+        begin: int,
+        blocks: int,
+        passes: tuple[_Pass, ...],
     ) -> None:
-        begin = number * self.tiling.out_blocks
-        blocks = min(self.tiling.out_blocks, self.output.blocks - begin)
         acc = emitter.take_bank(blocks * self._per_out * tile.positions)
         for order, one in enumerate(passes):
             self._emit_pass(emitter, group, tile, one, acc, accumulate=order > 0)

@@ -133,15 +133,17 @@ def make_schedule(
     kernel: Kernel,
     tensors: Mapping[str, BlockedTensor],
     config: AcceleratorConfig,
+    *,
+    streamed: bool = False,
 ) -> Schedule:
-    """Choose the tiles of a kernel."""
+    """Choose the tiles of a kernel; a `streamed` one finishes few rows at a time."""
     match kernel:
         case MatrixKernel():
-            return MatrixSchedule(kernel, tensors, config)
+            return MatrixSchedule(kernel, tensors, config, streamed=streamed)
         case LaneKernel():
             if needs_reduction(kernel, tensors, config):
                 return ReductionSchedule(kernel, tensors, config)
-            return LaneSchedule(kernel, tensors, config)
+            return LaneSchedule(kernel, tensors, config, streamed=streamed)
 
 
 def _describe(legalised: Legalised) -> str:

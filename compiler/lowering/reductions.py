@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
@@ -10,6 +11,7 @@ from tilewright.compiler.lowering.loops import vector_loop
 from tilewright.compiler.lowering.parameters import splat_prm
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
@@ -66,13 +68,34 @@ class ReductionSchedule:
         """Pooling does not use the array."""
         return 0
 
-    def emit(self, emitter: Emitter, tensors: Mapping[str, BlockedTensor]) -> None:
-        """Append the tasks of the whole kernel on tensors that have their place in DRAM."""
+    @property
+    def resident_weights(self) -> int:
+        """Entries of `wgt` that the kernel holds."""
+        return 0
+
+    def steps(self, tensors: Mapping[str, BlockedTensor]) -> tuple[TileStep, ...]:
+        """Return the blocks in order, on tensors that have their place in DRAM."""
         self.source = tensors[self.kernel.sources[0].tensor]
         self.output = tensors[self.kernel.output]
-        for group in range(self.output.groups):
-            for block in range(-(-self.kernel.channels // self.config.layout_block)):
-                self._emit_block(emitter, group, block)
+        return tuple(
+            self._step(group, block)
+            for group in range(self.output.groups)
+            for block in range(-(-self.kernel.channels // self.config.layout_block))
+        )
+
+    def _step(self, group: int, block: int) -> TileStep:
+        source = RowRange(
+            tensor=self.kernel.sources[0].tensor,
+            group=group,
+            begin=0,
+            count=self.source.shape.height,
+        )
+        return TileStep(
+            reads=(source,),
+            writes=RowRange(tensor=self.kernel.output, group=group, begin=0, count=1),
+            share=1,
+            emit=partial(self._emit_block, group=group, block=block),
+        )
 
     def _emit_block(self, emitter: Emitter, group: int, block: int) -> None:
         acc = emitter.take_bank(self._parts * self._lanes)

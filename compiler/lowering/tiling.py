@@ -49,8 +49,28 @@ class MatrixShape:
     residual: bool
 
 
-def choose_tiling(shape: MatrixShape, config: AcceleratorConfig) -> MatrixTiling:
+#: Bands of rows that a plane is cut to at least where kernels take turns.
+_BANDS = 4
+
+
+def streamed_rows(rows: int) -> int:
+    """Return the most rows of a tile of a kernel that takes turns with its neighbours."""
+    return -(-rows // _BANDS)
+
+
+def streamed_entries(config: AcceleratorConfig) -> int:
+    """Return the most entries of `out` of a tile of a kernel that takes turns: both kernels have
+    one tile being written and one being stored.
+    """
+    return config.out_entries // 4
+
+
+def choose_tiling(
+    shape: MatrixShape, config: AcceleratorConfig, *, streamed: bool = False
+) -> MatrixTiling:
     """Return the tiling with the fewest estimated cycles.
+
+    A `streamed` kernel finishes all channels of a few rows before it goes on to the next rows.
 
     Raises
     ------
@@ -59,7 +79,9 @@ def choose_tiling(shape: MatrixShape, config: AcceleratorConfig) -> MatrixTiling
         even the smallest tile.
     """
     best: tuple[float, MatrixTiling] | None = None
-    for tiling in _candidates(shape, config):
+    for tiling in _candidates(shape, config, streamed=streamed):
+        if streamed and tiling.channels_outside:
+            continue
         cycles = _estimate(shape, tiling, config)
         if cycles is not None and (best is None or cycles < best[0]):
             best = (cycles, tiling)
@@ -68,14 +90,18 @@ def choose_tiling(shape: MatrixShape, config: AcceleratorConfig) -> MatrixTiling
     return best[1]
 
 
-def _candidates(shape: MatrixShape, config: AcceleratorConfig) -> Iterator[MatrixTiling]:
+def _candidates(
+    shape: MatrixShape, config: AcceleratorConfig, *, streamed: bool
+) -> Iterator[MatrixTiling]:
     height, width = shape.output.shape.height, shape.output.shape.width
     per_block = config.layout_block // config.block_out
+    most_rows = streamed_rows(height) if streamed else height
+    out_entries = streamed_entries(config) if streamed else config.out_entries
     in_counts = parts(shape.in_blocks) if shape.divisible else [shape.in_blocks]
     for columns in parts(width, most=8):
         for out_blocks in parts(shape.output.blocks):
-            room = min(config.acc_bank_entries, config.out_entries) // (out_blocks * per_block)
-            largest = min(height, room // columns, MAX_EXTENT // columns)
+            room = min(config.acc_bank_entries, out_entries) // (out_blocks * per_block)
+            largest = min(most_rows, room // columns, MAX_EXTENT // columns)
             for rows in parts(height, most=12, largest=largest):
                 for in_blocks in in_counts:
                     for channels_outside in (False, True):
