@@ -34,7 +34,7 @@ def stats_lines(stats: RunStats) -> list[str]:
 
 def layer_table(stats: RunStats) -> Table:
     """Show per layer its cycles, its bound, how busy each engine was, and the longest wait."""
-    engines = tuple(engine.name.lower() for engine in Engine)
+    engines = tuple(f"{engine.name.lower()} busy" for engine in Engine)
     return Table(
         columns=("layer", "operator", "cycles", "share", "of bound", *engines, "longest wait"),
         numbers=("cycles", "share", "of bound", *engines),
@@ -57,7 +57,7 @@ def engine_table(stats: RunStats) -> Table:
         )
         total = max(1, account.cycles)
         rows.append((engine.name.lower(), *(f"{part / total:.1%}" for part in parts)))
-    states = ("busy", "memory", "tokens", "instructions", "drain", "done")
+    states = ("busy", "for memory", "for engines", "for instructions", "drains", "done")
     return Table(columns=("engine", *states), numbers=states, rows=tuple(rows))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
+from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, Fold, HostStep
 from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.operators import DataType
 from tilewright.isa.errors import ModelError, TilewrightError
 from tilewright.isa.program import Program, check_config
@@ -22,6 +23,9 @@ from tilewright.runtime.records import from_record, to_record
 MAGIC = b"tlwrcm\r\n"
 #: Version of the file format.
 VERSION = 1
+
+#: What the padded image of a fold may take, besides a multiple of its tensor.
+_PADDED_BYTES = 1 << 26
 
 _PREFIX = struct.Struct("<8sII")
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
@@ -159,22 +163,38 @@ def _check_accelerator_step(
 
 def _fits(binding: Binding, graph: Graph, program: Program) -> bool:
     layout, fold = binding.layout, binding.fold
-    shape = layout.shape
-    sizes = (shape.images, shape.height, shape.width, shape.channels, layout.batch, layout.block)
-    if binding.tensor not in graph.tensors or min(sizes) < 1:
+    if binding.tensor not in graph.tensors or min(layout.batch, layout.block) < 1:
         return False
     tensor = graph.tensors[binding.tensor]
-    held = shape
-    if fold is not None:
-        held = fold.image
-        channels = fold.window.taps * held.channels
-        if sizes[:4] != (held.images, fold.rows, fold.columns, channels):
-            return False
+    held = layout.shape if fold is None else fold.image
     return (
         tensor.dtype is DataType.INT8
-        and math.prod(tensor.shape) == held.images * held.height * held.width * held.channels
+        and min(*_sizes(layout.shape), *_sizes(held)) > 0
+        and math.prod(_sizes(held)) == math.prod(tensor.shape)
         and 0 <= layout.address <= program.dram_bytes - layout.size_bytes
+        and (fold is None or _fold_fits(fold, layout))
     )
+
+
+def _fold_fits(fold: Fold, layout: BlockedTensor) -> bool:
+    window, image = fold.window, fold.image
+    folded = (image.images, fold.rows, fold.columns, window.taps * image.channels)
+    if folded != _sizes(layout.shape) or not -128 <= window.pad_value <= 127:
+        return False
+    if min(*window.kernel, *window.stride, *window.dilation) < 1 or min(window.before) < 0:
+        return False
+    padded_bytes = image.images * image.channels
+    for axis, (positions, size) in enumerate(
+        ((fold.rows, image.height), (fold.columns, image.width))
+    ):
+        reach = (positions - 1) * window.stride[axis]
+        reach += (window.kernel[axis] - 1) * window.dilation[axis] + 1
+        padded_bytes *= max(reach, window.before[axis] + size)
+    return padded_bytes <= _PADDED_BYTES + 16 * layout.size_bytes
+
+
+def _sizes(shape: TensorShape) -> tuple[int, int, int, int]:
+    return shape.images, shape.height, shape.width, shape.channels
 
 
 def _damaged(what: str) -> ModelError:

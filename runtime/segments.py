@@ -54,12 +54,13 @@ def _engine_segments(
     segments: list[Segment] = []
     for position in np.flatnonzero(timeline.engine == engine).tolist():
         layer = layers[position] + first_layer if layers[position] >= 0 else -1
-        first = first_cycle + int(timeline.start[position])
         last = first_cycle + int(timeline.last_step[position])
         busy = int(timeline.busy[position])
+        # A load may start while the one before it is being written: its own time comes after that.
+        first = last + 1 - busy - int(timeline.memory_wait[position])
         previous = segments[-1] if segments else None
         if previous and previous.layer == layer and first - previous.last <= gap:
-            previous.last = max(previous.last, last)
+            previous.last = last
             previous.busy += busy
         else:
             segments.append(Segment(engine=engine, layer=layer, first=first, last=last, busy=busy))
