@@ -9,9 +9,10 @@ from tilewright.isa.memories import Memory
 from tilewright.isa.semantics_state import Indices, MachineState, require_range, shifted
 from tilewright.isa.semantics_steps import BoxSteps, ListedSteps, arrange
 
-#: Products of two int8 that are summed exactly in float32 (24 bits) and in int32.
+#: Products of two int8, up to 2**14 each, whose sum float32 holds exactly (up to 2**24).
 _FLOAT32_TERMS = 1 << 24 - 14
-_INT32_TERMS = 1 << 31 - 14
+#: Products of two int8 whose sum may not fit int32.
+_TOO_MANY_TERMS = 1 << 31 - 14
 #: Steps of an irregular instruction that are computed at once.
 _LISTED_CHUNK = 1 << 12
 
@@ -49,7 +50,7 @@ def _execute_box(instruction: Gemm, plan: BoxSteps, state: MachineState) -> None
         products = flat.reshape(other, batch, common, lanes).transpose(2, 0, 1, 3)
     else:
         products = (operands @ weights.swapaxes(1, 2)).reshape(common, other, batch, lanes)
-    if depth > _INT32_TERMS:
+    if depth >= _TOO_MANY_TERMS:
         products = products.astype(np.int64)
     if instruction.accumulate:
         state.acc[dst] += products.astype(np.int32)

@@ -7,6 +7,7 @@ whose first axis changes the weights or coefficients, whose second leaves them a
 third runs over the steps of one run, so that whole boxes are computed at once.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.isa.errors import ProgramError
 from tilewright.isa.instructions import GemmLoop, VectorLoop
 from tilewright.isa.semantics_state import Indices, UopFields
 
@@ -21,6 +23,8 @@ Loops: TypeAlias = tuple[GemmLoop, ...] | tuple[VectorLoop, ...]
 
 #: Extents of an instruction's axes: three loops, micro-op groups, micro-ops of a group.
 _AXES = 5
+#: Steps of the longest instruction whose indices are tabulated.
+MAX_STEPS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +90,7 @@ class _Columns:
         return table & ((1 << self.bits) - 1)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def arrange(
     loops: Loops, uops: bytes, fields: UopFields, prm_bits: int, *, any_order: bool
 ) -> BoxSteps | ListedSteps:
@@ -104,6 +108,11 @@ def arrange(
         Width of a parameter index.
     any_order
         The runs are added to what their destination holds, so their order does not matter.
+
+    Raises
+    ------
+    ProgramError
+        For more than `MAX_STEPS` steps.
     """
     words = np.frombuffer(uops, dtype="<u8")
     decoded = [
@@ -119,6 +128,12 @@ def arrange(
         )
     ]
     extents = tuple(loop.extent for loop in loops)
+    count = math.prod(extents) * len(words)
+    if count > MAX_STEPS:
+        raise ProgramError(
+            f"an instruction must have at most {MAX_STEPS} steps to be executed with data,"
+            f" not {count}"
+        )
     return _box(columns, extents, any_order=any_order) or _listed(columns, extents)
 
 

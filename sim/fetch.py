@@ -22,7 +22,7 @@ class FetchClock:
         self._burst = fetch_burst_instructions(config)
         self._entries = config.fetch_entries
         self._latency = config.dram.read_latency_cycles
-        self._gap = config.dram.burst_gap_cycles
+        self._gap = config.dram.read_gap_cycles
         #: Beats from the first of a burst to the last of each of its instructions.
         self._offsets = [
             -(-(number + 1) * instruction_bytes(config) // config.port_bytes) - 1

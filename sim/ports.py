@@ -15,8 +15,9 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.timing import LOAD_START_CYCLES, STORE_DATA_CYCLES, STORE_START_CYCLES
 from tilewright.sim.transfers import Transfer, TransferKey, make_transfer
 
-#: Shapes of transfers, and states per shape, that are remembered.
-_REMEMBERED = 1 << 14
+#: Shapes of transfers that are remembered per configuration, and states per shape.
+_MAX_SHAPES = 1 << 12
+_MAX_STATES = 1 << 8
 
 
 class PortState(NamedTuple):
@@ -67,7 +68,7 @@ class TransferPort:
         """Look up or make the bursts of a transfer."""
         shape = self._shapes.get(key)
         if shape is None:
-            if len(self._shapes) >= _REMEMBERED:
+            if len(self._shapes) >= _MAX_SHAPES:
                 self._shapes.clear()
             shape = self._shapes[key] = Shape(transfer=make_transfer(key, self._config))
         return shape
@@ -77,7 +78,7 @@ class TransferPort:
         state = self._from_start(before, elapsed)
         after = shape.after.get(state)
         if after is None:
-            if len(shape.after) >= _REMEMBERED:
+            if len(shape.after) >= _MAX_STATES:
                 shape.after.clear()
             after = self._recurrence(shape.transfer, state, self._config)
             shape.after[state] = after
@@ -102,7 +103,7 @@ def load_port(config: AcceleratorConfig) -> TransferPort:
     """Address stage, port, data buffer and write stage of the load engines of a configuration."""
     step = LOAD_START_CYCLES - 1
     first_beat = LOAD_START_CYCLES + config.dram.read_latency_cycles
-    port = first_beat - config.dram.burst_gap_cycles - 1
+    port = first_beat - config.dram.read_gap_cycles - 1
     idle = PortState((step,) * config.load_bursts, port, step, 0)
     return TransferPort(config, idle, _after_load)
 
@@ -111,7 +112,7 @@ def load_port(config: AcceleratorConfig) -> TransferPort:
 def store_port(config: AcceleratorConfig) -> TransferPort:
     """Read stage and port of the store engines of a configuration."""
     step = STORE_START_CYCLES - 1
-    port = step - config.dram.burst_gap_cycles
+    port = step - config.dram.write_gap_cycles
     idle = PortState((step - response_cycles(config),) * config.store_bursts, port, step, 0)
     return TransferPort(config, idle, _after_store)
 
@@ -124,7 +125,7 @@ def response_cycles(config: AcceleratorConfig) -> int:
 def _after_load(transfer: Transfer, state: PortState, config: AcceleratorConfig) -> PortState:
     bursts, port, step = list(state.bursts), state.port, state.step
     in_flight, slot = len(bursts), 0
-    latency, gap = config.dram.read_latency_cycles, config.dram.burst_gap_cycles
+    latency, gap = config.dram.read_latency_cycles, config.dram.read_gap_cycles
     address = LOAD_START_CYCLES - 1
     for padding, beats, steps in transfer.bursts:
         address = max(address, bursts[slot]) + 1
@@ -140,7 +141,7 @@ def _after_load(transfer: Transfer, state: PortState, config: AcceleratorConfig)
 def _after_store(transfer: Transfer, state: PortState, config: AcceleratorConfig) -> PortState:
     bursts, step = list(state.bursts), state.port
     in_flight, slot = len(bursts), 0
-    response, gap = response_cycles(config), config.dram.burst_gap_cycles
+    response, gap = response_cycles(config), config.dram.write_gap_cycles
     for _, _, steps in transfer.bursts:
         step = max(step + gap, bursts[slot] + response) + steps
         bursts[slot] = step

@@ -318,6 +318,24 @@ def test_a_long_reduction_is_exact(rng: np.random.Generator) -> None:
     assert state.acc[0, 0].tolist() == [16 * 4 * (63 * 2**14 + 1)] * 4
 
 
+def test_the_largest_sum_wraps_around() -> None:
+    """2**17 products of 2**14 are 2**31, one more than int32 holds."""
+    state = MachineState(TINY, np.zeros(64, np.uint8))
+    state.inp[0] = state.wgt[0] = -128
+    loops = (GemmLoop(extent=8), GemmLoop(extent=16), GemmLoop(extent=256))
+    execute(Gemm(loops=loops), state)
+    assert state.acc[0, 0].tolist() == [-(2**31)] * 4
+
+
+def test_an_endless_instruction_is_refused() -> None:
+    state = MachineState(TINY, np.zeros(64, np.uint8))
+    with pytest.raises(ProgramError) as caught:
+        execute(Gemm(loops=(GemmLoop(extent=4095),) * 3), state)
+    assert str(caught.value) == (
+        "an instruction must have at most 16777216 steps to be executed with data, not 68669157375"
+    )
+
+
 def test_finish_changes_nothing(state: MachineState) -> None:
     check(Finish(), state)
 

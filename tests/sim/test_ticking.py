@@ -1,8 +1,11 @@
 """The simulator's cycles equal those of a machine that ticks."""
 
+from pathlib import Path
+
 import pytest
 from ticking import KINDS, Machine
 
+import tilewright
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.presets import PRESETS
 from tilewright.isa.program import Program
@@ -32,7 +35,8 @@ CONFIGS = {
     "unequal blocks": TINY.replace(block_in=16, block_out=2, acc_entries=48, wgt_entries=50),
     "gap of beats": TINY.replace(block_in=24, block_out=24, burst_beats=4),
 }
-PROGRAMS = 6
+#: Seeds that every run of the tests takes, and those of the slow ones.
+FEW, MANY = range(3), range(3, 20)
 
 
 def compare(program: Program) -> Machine:
@@ -57,7 +61,17 @@ def compare(program: Program) -> Machine:
     return machine
 
 
-@pytest.mark.parametrize("seed", range(PROGRAMS))
+@pytest.mark.parametrize(
+    "seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY)]
+)
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_random_programs(config: AcceleratorConfig, seed: int) -> None:
     compare(random_program(config, seed))
+
+
+@pytest.mark.parametrize("name", ["tiny", "ecp5", "pynq", "ultra96"])
+def test_the_demo_network(name: str, repository: Path) -> None:
+    """Long transfers, of which the simulator computes few and remembers most."""
+    model = tilewright.load(repository / "api/demo/digits.onnx")
+    for program in tilewright.compile(model, config=PRESETS[name]).programs:
+        compare(program)
