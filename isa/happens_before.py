@@ -37,7 +37,8 @@ class HappensBefore:
     of_engine: tuple[tuple[int, ...], ...]
     #: Position of each instruction among those of its engine.
     engine_position: tuple[int, ...]
-    #: Program positions in an order that agrees with the guaranteed one, without `Finish`.
+    #: Program positions in an order that agrees with the guaranteed one, program order if that
+    #: does; without `Finish`.
     sequence: tuple[int, ...]
     #: Per program position: what has certainly started and finished when it starts; empty for
     #: `Finish`.
@@ -130,12 +131,8 @@ class _Execution:
         self._sequence: list[int] = []
 
     def run(self) -> HappensBefore:
-        progress = True
-        while progress:
-            progress = self._dispatch()
-            for engine in Engine:
-                while self._start(engine):
-                    progress = True
+        while self._dispatch() or any(self._start(engine) for engine in self._by_position()):
+            pass
         if self._dispatched < len(self._instructions) or self._started != self._queued:
             raise DeadlockError(f"deadlock: {', '.join(self._waits())}")
         return HappensBefore(
@@ -145,6 +142,15 @@ class _Execution:
             sequence=tuple(self._sequence),
             clocks=tuple(self._clocks),
         )
+
+    def _by_position(self) -> list[Engine]:
+        """List the engines that have an instruction, the earliest in the program first."""
+        heads = [
+            (self._of_engine[engine][self._started[engine]], engine)
+            for engine in Engine
+            if self._started[engine] < self._queued[engine]
+        ]
+        return [engine for _, engine in sorted(heads)]
 
     def _dispatch(self) -> bool:
         """Fill the queues; the clock of a start first holds that of its dispatch."""
@@ -167,8 +173,6 @@ class _Execution:
     def _start(self, engine: Engine) -> bool:
         """Start and finish the next instruction of an engine if its tokens are there."""
         index = self._started[engine]
-        if index == self._queued[engine]:
-            return False
         position = self._of_engine[engine][index]
         instruction = self._instructions[position]
         channels = [(giver, engine) for giver in Engine if instruction.wait >> giver & 1]
