@@ -3,8 +3,8 @@
     python benchmarks/simulation_speed.py [MODEL] [--config PRESET] [--repeat N]
 
 Without MODEL it takes MobileNet-v2 from ../shared/models where that lies beside the checkout, else
-the demo network. The first run finds all caches empty. For figures of one core set
-OPENBLAS_NUM_THREADS=1 (or what the BLAS of numpy reads).
+the demo network. The first run finds all caches empty. Seconds are those of the processor, all cores
+added up, so that other work on the machine does not count and more cores do not help.
 """
 
 import argparse
@@ -22,10 +22,10 @@ DEMO = REPOSITORY / "api/demo/digits.onnx"
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """Wall time of a call."""
-    begin = time.perf_counter()
+    """Processor time of a call."""
+    begin = time.process_time()
     run()
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def main() -> None:
