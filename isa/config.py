@@ -14,26 +14,30 @@ class DramModel:
     """Timing of the external memory as each port sees it: a latency-rate server per port.
 
     The accelerator has three memory ports: instruction fetch (read), load (read), store (write).
-    A port moves at most one beat per cycle and pauses `burst_gap_cycles` after each burst; its
+    A port moves at most one beat per cycle and pauses for its gap after each burst; its
     first beat of data comes `read_latency_cycles` after the address was taken. Ports do not slow
     each other down: each has a guaranteed share, as predictable memory controllers give (the
     latency-rate server of Stiliadis and Varma, IEEE/ACM Transactions on Networking, 1998), so the
-    gap must be chosen such that the shares add up to no more than the memory can deliver.
+    gaps must be chosen such that the shares of load and store add up to no more than the memory
+    can deliver. Fetch moves one or two per cent of the bytes and is not counted.
     """
 
     #: Cycles from the address of a read burst to its first beat.
     read_latency_cycles: int
     #: Cycles from the last beat of a write burst to its response.
     write_latency_cycles: int
-    #: Idle cycles of a port after each burst.
-    burst_gap_cycles: int
+    #: Idle cycles of a read port after each burst.
+    read_gap_cycles: int
+    #: Idle cycles of the write port after each burst.
+    write_gap_cycles: int
     #: Bytes that programs may address.
     size_bytes: int
 
     def __post_init__(self) -> None:
         _require(self, "read_latency_cycles", 2, 4095)
         _require(self, "write_latency_cycles", 2, 4095)
-        _require(self, "burst_gap_cycles", 0, 255)
+        _require(self, "read_gap_cycles", 0, 255)
+        _require(self, "write_gap_cycles", 0, 255)
         _require(self, "size_bytes", 4096, 1 << 32)
 
 

@@ -1,4 +1,19 @@
-"""Configurations of the boards and of the comparisons that tilewright is used for."""
+"""Configurations of the boards and of the comparisons that tilewright is used for.
+
+Shares of the memory, by the gaps between bursts of 16 beats. The DDR controller of the Zynq-7000
+delivers at most 75 % of the theoretical bandwidth (UG585, section 22.3.2); the same share is
+assumed of the others.
+
+- PYNQ-Z1, PYNQ-Z2: DDR3, 16 bit at 1050 MT/s, 1.58 GB/s of 2.1: 10.5 bytes per cycle at 150 MHz,
+  15.8 at 100 MHz. Load gets 7.1 of 8 bytes per cycle; store 3.4 at 150 MHz and 7.1 at 100 MHz.
+- Ultra96: LPDDR4, 32 bit at 2133 MT/s, 6.4 GB/s of 8.5: 21.3 bytes per cycle at 300 MHz, 14.2 of
+  16 for load and 7.1 for store.
+- ULX3S: SDRAM, 16 bit at 120 MHz, 240 MB/s: 4 bytes per cycle at 60 MHz, 2.7 for load and 1.3 for
+  store.
+
+Latencies are assumptions, not measurements: about 270 ns for a read and 160 ns for a write through
+an HP port of either Zynq, and what an SDRAM controller takes for the ULX3S.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,7 +37,11 @@ VTA = AcceleratorConfig(
     vector_uop_entries=1024,
     clock_mhz=100.0,
     dram=DramModel(
-        read_latency_cycles=28, write_latency_cycles=16, burst_gap_cycles=2, size_bytes=1 << 29
+        read_latency_cycles=28,
+        write_latency_cycles=16,
+        read_gap_cycles=2,
+        write_gap_cycles=2,
+        size_bytes=1 << 29,
     ),
 )
 
@@ -37,7 +56,11 @@ PYNQ = VTA.replace(
     packed_multipliers=True,
     clock_mhz=150.0,
     dram=DramModel(
-        read_latency_cycles=40, write_latency_cycles=24, burst_gap_cycles=2, size_bytes=1 << 29
+        read_latency_cycles=40,
+        write_latency_cycles=24,
+        read_gap_cycles=2,
+        write_gap_cycles=22,
+        size_bytes=1 << 29,
     ),
 )
 
@@ -50,7 +73,11 @@ ULTRA96 = PYNQ.replace(
     load_bursts=16,
     store_bursts=16,
     dram=DramModel(
-        read_latency_cycles=75, write_latency_cycles=45, burst_gap_cycles=2, size_bytes=1 << 31
+        read_latency_cycles=75,
+        write_latency_cycles=45,
+        read_gap_cycles=2,
+        write_gap_cycles=20,
+        size_bytes=1 << 31,
     ),
 )
 
@@ -73,7 +100,11 @@ ECP5 = AcceleratorConfig(
     store_bursts=4,
     clock_mhz=60.0,
     dram=DramModel(
-        read_latency_cycles=16, write_latency_cycles=8, burst_gap_cycles=2, size_bytes=1 << 25
+        read_latency_cycles=16,
+        write_latency_cycles=8,
+        read_gap_cycles=32,
+        write_gap_cycles=80,
+        size_bytes=1 << 25,
     ),
 )
 
@@ -97,7 +128,11 @@ TINY = AcceleratorConfig(
     token_limit=63,
     clock_mhz=50.0,
     dram=DramModel(
-        read_latency_cycles=12, write_latency_cycles=6, burst_gap_cycles=1, size_bytes=1 << 24
+        read_latency_cycles=12,
+        write_latency_cycles=6,
+        read_gap_cycles=1,
+        write_gap_cycles=1,
+        size_bytes=1 << 24,
     ),
 )
 

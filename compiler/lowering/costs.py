@@ -22,7 +22,7 @@ def load_cycles(
         latency_bound = config.dram.read_latency_cycles / in_flight
     return (
         beats * latency_bound
-        + bursts * config.dram.burst_gap_cycles
+        + bursts * config.dram.read_gap_cycles
         + padding_entries
         + LOAD_START_CYCLES
     )
@@ -32,7 +32,7 @@ def store_cycles(rows: int, row_bytes: int, config: AcceleratorConfig) -> float:
     """Cycles that a store of `rows` rows occupies the port, responses hidden."""
     bursts = rows * -(-row_bytes // config.burst_bytes)
     beats = rows * -(-row_bytes // config.port_bytes)
-    return beats + bursts * config.dram.burst_gap_cycles + STORE_START_CYCLES
+    return beats + bursts * config.dram.write_gap_cycles + STORE_START_CYCLES
 
 
 def issue_cycles(steps: int, instructions: int) -> float:

@@ -41,7 +41,8 @@ def test_array_and_vector_engine_work_side_by_side() -> None:
     builder = GraphBuilder(seed=9)
     graph = inverted_residual(builder, 56, 32)
     inputs = builder.values(graph)
-    compiled = compile_graph(graph, PRESETS["pynq"])
+    memory = {"dram.write_gap_cycles": 2}
+    compiled = compile_graph(graph, PRESETS["pynq"].replace(**memory))
     _, (result,) = run_compiled(compiled, inputs)
     busy = {engine: result.timeline.account(engine).busy for engine in Engine}
     assert result.timeline.cycles < 0.9 * (busy[Engine.GEMM] + busy[Engine.VECTOR])

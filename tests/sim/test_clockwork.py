@@ -123,7 +123,7 @@ def test_a_row_is_cut_at_every_multiple_of_a_burst(address: int, beats: int) -> 
     """An unaligned row of one burst's length becomes two bursts with a gap between them."""
     timeline = run(weights(8, address=address))
     first = timeline.start[0] + 2 + LATENCY
-    gap = TINY.dram.burst_gap_cycles if address else 0
+    gap = TINY.dram.read_gap_cycles if address else 0
     assert timeline.last_step[0] == first + beats + gap
 
 
@@ -131,7 +131,7 @@ def test_rows_are_never_merged() -> None:
     """Eight rows of two beats each have a gap between any two, though they adjoin in memory."""
     config = TINY.replace(load_bursts=8)
     timeline = run(weights(1, rows=8, row_stride=16), config=config)
-    gaps = 7 * TINY.dram.burst_gap_cycles
+    gaps = 7 * TINY.dram.read_gap_cycles
     assert timeline.last_step[0] == timeline.start[0] + 2 + LATENCY + 16 + gaps
 
 

@@ -128,7 +128,7 @@ def test_an_interrupted_run_leaves_its_argument_alone(program: Program) -> None:
 
 
 def test_another_configuration_is_refused(program: Program) -> None:
-    other = TINY.replace(queue_entries=5, **{"dram.burst_gap_cycles": 2})
+    other = TINY.replace(queue_entries=5, **{"dram.read_gap_cycles": 2})
     with pytest.raises(ConfigError, match="queue_entries 4 instead of 5"):
         simulate(program, program.initial_dram(), config=other)
     simulate(program, program.initial_dram(), config=TINY)

@@ -21,12 +21,12 @@ CONFIGS = {
     "short bursts": TINY.replace(burst_beats=1),
     "one burst": TINY.replace(load_bursts=1, store_bursts=1),
     "short queues": TINY.replace(queue_entries=2, fetch_entries=2),
-    "no gap": TINY.replace(**{"dram.burst_gap_cycles": 0}),
+    "no gap": TINY.replace(**{"dram.read_gap_cycles": 0, "dram.write_gap_cycles": 0}),
     "fast memory": TINY.replace(
         load_bursts=3, **{"dram.read_latency_cycles": 2, "dram.write_latency_cycles": 2}
     ),
     "slow memory": TINY.replace(
-        load_bursts=7, **{"dram.read_latency_cycles": 150, "dram.burst_gap_cycles": 9}
+        load_bursts=7, **{"dram.read_latency_cycles": 150, "dram.read_gap_cycles": 9}
     ),
     "32 bit": TINY.replace(port_bits=32, fetch_entries=3),
     "128 bit": PRESETS["ecp5"].replace(port_bits=128, fetch_entries=16),

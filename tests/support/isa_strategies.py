@@ -52,7 +52,8 @@ def odd_configs(draw: st.DrawFn) -> AcceleratorConfig:
         dram=DramModel(
             read_latency_cycles=draw(st.integers(2, 200)),
             write_latency_cycles=draw(st.integers(2, 200)),
-            burst_gap_cycles=draw(st.integers(0, 8)),
+            read_gap_cycles=draw(st.integers(0, 8)),
+            write_gap_cycles=draw(st.integers(0, 8)),
             size_bytes=1 << draw(st.integers(12, 32)),
         ),
     )

@@ -73,7 +73,7 @@ class ReadPort:
 
     def __init__(self, config: AcceleratorConfig) -> None:
         self.latency = config.dram.read_latency_cycles
-        self.gap_cycles = config.dram.burst_gap_cycles
+        self.gap_cycles = config.dram.read_gap_cycles
         self.addresses: deque[tuple[int, int]] = deque()
         self.beats_left = 0
         self.gap = 0
@@ -419,7 +419,7 @@ class StoreUnit(Unit):
     def step(self, cycle: int) -> str:
         self.steps_left -= 1
         if not self.steps_left:
-            self.gap = self.config.dram.burst_gap_cycles
+            self.gap = self.config.dram.write_gap_cycles
             last = self.position if not self.bursts else None
             self.streamed.append((cycle + timing.STORE_DATA_CYCLES, last))
         return "busy"
