@@ -347,7 +347,7 @@ def _typed(value: Any, kind: type[_T], key: str) -> _T:
 def _natural(value: Any, key: str) -> int:
     number: int = _typed(value, int, key)
     if not 0 <= number < 1 << 48:
-        raise ProgramError(f"program file is damaged: {key} is {number:.40}")
+        raise ProgramError(f"program file is damaged: {key} must not be {number!r:.40}")
     return number
 
 
