@@ -11,7 +11,13 @@ from tilewright.isa import timing
 from tilewright.isa.config import AcceleratorConfig, DramModel
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.encoding import FieldLayout, encoded_bits, instruction_bytes, layout
-from tilewright.isa.instructions import INSTRUCTION_CLASSES, TOKEN_CHANNELS, GemmUop, VectorUop
+from tilewright.isa.instructions import (
+    INSTRUCTION_CLASSES,
+    TOKEN_CHANNELS,
+    GemmUop,
+    Opcode,
+    VectorUop,
+)
 from tilewright.isa.memories import UOP_BYTES, Engine, Memory, memory_shape
 from tilewright.isa.operands import parts
 
@@ -181,7 +187,7 @@ def _enumerations(config: AcceleratorConfig) -> Iterator[str]:
         item.field.kind: None
         for cls in INSTRUCTION_CLASSES.values()
         for item in layout(cls, config)
-        if issubclass(item.field.kind, IntEnum) and item.field.kind is not Memory
+        if issubclass(item.field.kind, IntEnum) and item.field.kind not in (Opcode, Memory)
     }
     for kind in kinds:
         meanings = _comments(kind)
@@ -191,7 +197,7 @@ def _enumerations(config: AcceleratorConfig) -> Iterator[str]:
         yield ""
         yield from _table(
             ("value", "name", "meaning"),
-            ((member.value, _name(member), meanings.get(member.name, "")) for member in kind),
+            ((member.value, _name(member), meanings[member.name]) for member in kind),
         )
 
 
