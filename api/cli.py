@@ -16,7 +16,7 @@ from tilewright.commands.command import Command
 from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.options import STANDARD_OUTPUT
 from tilewright.runtime.files import write_atomically
-from tilewright.terminal import Terminal
+from tilewright.terminal import Terminal, one_line
 
 #: Exit statuses besides 0; 130 is the shell's convention for an interrupt.
 EXIT_FAILURE = 1
@@ -72,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a defect of ours, never of the user
         if {"-v", "--verbose"} & set(words):
             terminal.message(traceback.format_exc())
-        terminal.message(f"tilewright: internal error: {type(error).__name__}: {error}")
+        terminal.message(
+            f"tilewright: internal error: {type(error).__name__}: {one_line(str(error))}"
+        )
         terminal.message("hint: this is a defect of tilewright; -v shows where it happened")
         return EXIT_FAILURE
 

@@ -1,0 +1,227 @@
+"""The commands, on input that is right."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import tilewright
+from tilewright.isa.presets import PRESETS
+
+Run = Callable[..., Any]
+
+#: What the JSON of ``run`` must hold, and of what type.
+RUN_RECORD = {
+    "device": str,
+    "config": str,
+    "configuration": dict,
+    "model": str,
+    "cycles": int,
+    "clock_mhz": float,
+    "milliseconds": float,
+    "macs": int,
+    "ideal_cycles": int,
+    "utilisation": float,
+    "dram_read_bytes": int,
+    "dram_write_bytes": int,
+    "engines": dict,
+    "layers": list,
+    "outputs": dict,
+    "wall_seconds": float,
+}
+LAYER_RECORD = {
+    "name": str,
+    "op": str,
+    "device": str,
+    "cycles": int,
+    "ideal_cycles": int,
+    "macs": int,
+    "dram_bytes": int,
+    "waits": dict,
+}
+
+
+def load_json(path: str) -> Any:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def types_of(record: dict[str, Any], names: dict[str, type]) -> dict[str, type]:
+    return {name: type(record[name]) for name in names}
+
+
+def test_run_writes_everything(command: Run, model: str, image_file: str) -> None:
+    done = command(
+        "run", model, "--input", image_file, "--config", "tiny",
+        "--json", "run.json", "--report", "run.html", "--trace", "trace.json",
+    )  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    record = load_json("run.json")
+    assert types_of(record, RUN_RECORD) == RUN_RECORD
+    assert all(types_of(layer, LAYER_RECORD) == LAYER_RECORD for layer in record["layers"])
+    assert (record["device"], record["config"], record["model"]) == ("sim", "tiny", model)
+    cycles, macs = record["cycles"], record["macs"]
+    assert record["milliseconds"] == pytest.approx(cycles / 50e3)
+    assert record["utilisation"] == pytest.approx(macs / (cycles * 16))
+    assert sum(layer["cycles"] for layer in record["layers"]) == cycles
+    assert sum(layer["macs"] for layer in record["layers"]) == macs
+    assert f"cycles        {cycles:,} = " in done.out
+    assert sorted(path.name for path in Path().iterdir()) == ["run.html", "run.json", "trace.json"]
+    assert load_json("trace.json")["traceEvents"]
+
+
+def test_run_finds_the_class_that_onnxruntime_finds(
+    command: Run, model: str, image_file: str
+) -> None:
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(None, {"image": np.load(image_file)})
+    command("run", model, "--input", f"image={image_file}", "--json", "run.json")
+    output = load_json("run.json")["outputs"]["logits"]
+    assert (output["shape"], output["dtype"]) == ([1, 10], "float32")
+    assert output["top5"][0]["index"] == int(scores.argmax()) == 6
+    assert len(output["top5"]) == 5
+
+
+def test_run_takes_random_data_from_a_seed(command: Run, model: str) -> None:
+    outputs = []
+    for seed in ("5", "5", "6"):
+        done = command("run", model, "--seed", seed, "--json", "run.json")
+        assert done.err == f"no --input: random data with seed {seed}\n"
+        outputs.append(load_json("run.json")["outputs"])
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_run_on_the_reference_yields_the_same_outputs(
+    command: Run, model: str, image_file: str
+) -> None:
+    records = []
+    for device in ("sim", "reference"):
+        command("run", model, "--input", image_file, "--device", device, "--json", "run.json")
+        records.append(load_json("run.json"))
+    assert records[0]["outputs"] == records[1]["outputs"]
+    assert records[1]["device"] == "reference"
+    assert "cycles" not in records[1]
+
+
+def test_changes_reach_the_machine(command: Run, model: str) -> None:
+    command("run", model, "--set", "clock_mhz=75", "dram.read_latency_cycles=400", "--json", "a")
+    command("run", model, "--json", "b")
+    slow, fast = load_json("a"), load_json("b")
+    assert slow["configuration"]["dram"]["read_latency_cycles"] == 400
+    assert slow["config"] == "pynq, clock_mhz=75, dram.read_latency_cycles=400"
+    assert slow["cycles"] > fast["cycles"] + 360
+    assert slow["outputs"] == fast["outputs"]
+
+
+def test_a_configuration_comes_from_a_file(command: Run, model: str) -> None:
+    Path("mine.toml").write_text('preset = "tiny"\nname = "mine"\nclock_mhz = 40\n')
+    command("run", model, "--config", "mine.toml", "--json", "run.json")
+    record = load_json("run.json")
+    assert (record["config"], record["clock_mhz"]) == ("mine", 40.0)
+
+
+def test_json_to_stdout_takes_the_place_of_the_text(command: Run, model: str) -> None:
+    done = command("run", model, "--json", "-")
+    assert types_of(json.loads(done.out), RUN_RECORD) == RUN_RECORD
+    assert list(Path().iterdir()) == []
+
+
+def test_a_compiled_model_runs_as_its_model_does(command: Run, model: str) -> None:
+    done = command("compile", model, "--config", "ecp5", "-o", "m.tw", "--json", "compile.json")
+    assert done.status == 0
+    record = load_json("compile.json")
+    (program,) = record["programs"]
+    assert f"peak DRAM     {program['dram_bytes']:,} bytes" in done.out
+    assert {item["target"] for item in record["placement"]} == {"accelerator", "host"}
+    command("run", "m.tw", "--json", "a")
+    command("run", model, "--config", "ecp5", "--json", "b")
+    first, second = load_json("a"), load_json("b")
+    for name in ("cycles", "layers", "outputs", "configuration"):
+        assert first[name] == second[name]
+
+
+def test_compile_shows_the_placement(command: Run, model: str) -> None:
+    out = command("compile", model).out
+    assert "residual" in out
+    assert "float32 tensor 'image'" in out
+    assert list(Path().iterdir()) == []
+
+
+def test_disasm_prints_what_run_takes(command: Run, compiled_file: str) -> None:
+    text = command("disasm", compiled_file).out
+    assert text.startswith('.config name="pynq" ')
+    assert text.rstrip().endswith("finish")
+    Path("m.s").write_text(text)
+    command("run", "m.s", "--json", "a")
+    command("run", compiled_file, "--json", "b")
+    assert load_json("a")["cycles"] == load_json("b")["cycles"]
+    assert "digest" in load_json("a")["outputs"]["logits/vector"]
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_isa_prints_the_reference_page(command: Run, preset: str) -> None:
+    done = command("isa", "--config", preset)
+    assert done.status == 0
+    assert done.out.startswith(f"# Instruction set of `{preset}`")
+
+
+def test_demo_reads_its_digits(command: Run) -> None:
+    done = command("demo", "--images", "40", "--json", "demo.json")
+    assert done.status == 0
+    record = load_json("demo.json")
+    right = sum(image["label"] == image["class"] for image in record["images"])
+    assert len(record["images"]) == 40
+    assert right >= 39
+    assert done.out.count(": right") == right
+    assert "█" in done.out
+    assert f"cycles        {record['cycles']:,} = " in done.out
+
+
+def test_diff_finds_nothing(command: Run, model: str, image_file: str) -> None:
+    done = command("diff", model, "--input", image_file, "--json", "diff.json")
+    record = load_json("diff.json")
+    assert (done.status, record["equal"]) == (0, True)
+    assert done.out.splitlines()[-1] == f"all {len(record['layers'])} tensors are equal"
+    assert {"stem", "depthwise", "residual"} <= {layer["layer"] for layer in record["layers"]}
+
+
+def test_compare_shows_devices_side_by_side(
+    command: Run, compiled_file: str, image_file: str
+) -> None:
+    done = command("compare", compiled_file, "--input", image_file, "--json", "compare.json")
+    record = load_json("compare.json")
+    assert (done.status, record["equal"]) == (0, True)
+    assert [run["device"] for run in record["runs"]] == ["sim", "reference"]
+    assert record["runs"][0]["outputs"] == record["runs"][1]["outputs"]
+    assert record["runs"][0]["cycles"] > 0
+    assert done.out.splitlines()[-1] == "all devices yield the same bits"
+
+
+def test_verbose_says_what_takes_how_long(command: Run, model: str) -> None:
+    done = command("run", model, "-v")
+    stages = [line.split(":")[0] for line in done.err.splitlines()]
+    assert f"reading {model}" in stages
+    assert "compiling for pynq" in stages
+    assert "running on sim" in stages
+
+
+def test_version(command: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command("--version")
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"tilewright {tilewright.__version__}\n"
+
+
+@pytest.mark.parametrize("name", ["run", "compile", "compare", "diff", "disasm", "isa", "demo"])
+def test_every_command_has_help(
+    command: Run, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command(name, "--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "--json FILE" in text
+    assert "--verbose" in text
