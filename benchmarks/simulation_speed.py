@@ -3,8 +3,8 @@
     python benchmarks/simulation_speed.py [MODEL] [--config PRESET] [--repeat N]
 
 Without MODEL it takes MobileNet-v2 from ../shared/models where that lies beside the checkout, else
-the demo network. The first run finds all caches empty. Seconds are those of the processor, all cores
-added up, so that other work on the machine does not count and more cores do not help.
+the demo network. The first run finds all caches empty. Seconds are those of the processor, all
+cores added up, so that other work on the machine does not count and more cores do not help.
 """
 
 import argparse
