@@ -7,6 +7,7 @@ clock that ticks, and the result does not depend on that order.
 """
 
 from collections import deque
+from itertools import chain
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -28,14 +29,15 @@ _ENGINES = tuple(
 
 
 class _Record(NamedTuple):
-    """One row of a `Timeline`."""
+    """When an engine could start an instruction, and did."""
 
-    dispatch: int
-    start: int
-    fetch_wait: int
-    token_wait: int
+    #: Cycle after the last step of the instruction before.
+    idle_from: int
+    #: Cycle from which all tokens could be taken.
+    supplied: int
+    #: Giver of the token that came last.
     token_giver: int
-    drain: int
+    start: int
     execution: Execution
 
 
@@ -84,8 +86,8 @@ class _Clockwork:
 
     def _dispatch(self, position: int, engine: Engine) -> None:
         cycle = self._fetch.arrival(position, self._dispatched) + 1
-        if position:
-            cycle = max(cycle, self._dispatched[-1] + 1)
+        if position and cycle <= self._dispatched[-1]:
+            cycle = self._dispatched[-1] + 1
         blocker = self._queued[engine] - self._config.queue_entries
         if blocker >= 0:
             starts = self._starts[engine]
@@ -111,59 +113,56 @@ class _Clockwork:
 
     def _has_tokens(self, engine: Engine, position: int) -> bool:
         tokens = self._tokens[engine]
-        return all(tokens[giver] for giver in _ENGINES[self._instructions[position].wait])
+        for giver in _ENGINES[self._instructions[position].wait]:
+            if not tokens[giver]:
+                return False
+        return True
 
     def _start(self, position: int, engine: Engine) -> int:
         """Execute the head of a queue, whose tokens are there; return its finish."""
         instruction = self._instructions[position]
         clock = self._clocks[engine]
-        dispatch = self._dispatched[position]
-        idle_from, queued = clock.idle_from, dispatch + QUEUE_CYCLES
-        token, token_giver = 0, NO_ENGINE
+        idle_from = clock.idle_from
+        supplied, token_giver = 0, NO_ENGINE
         for giver in _ENGINES[instruction.wait]:
             cycle = self._tokens[engine][giver].popleft()
-            if cycle > token:
-                token, token_giver = cycle, giver
-        start = max(queued, token, clock.free_from)
-        fetched = max(idle_from, queued)
-        supplied = max(fetched, token)
+            if cycle > supplied:
+                supplied, token_giver = cycle, giver
+        start = max(self._dispatched[position] + QUEUE_CYCLES, supplied, clock.free_from)
         execution = clock.execute(instruction, start)
         self._starts[engine].append(start)
-        self._records[position] = _Record(
-            dispatch=dispatch,
-            start=start,
-            fetch_wait=fetched - idle_from,
-            token_wait=supplied - fetched,
-            token_giver=token_giver if supplied > fetched else NO_ENGINE,
-            drain=max(0, start - supplied),
-            execution=execution,
-        )
+        self._records[position] = _Record(idle_from, supplied, token_giver, start, execution)
         return execution.finish
 
     def _timeline(self) -> Timeline:
-        records = [record for record in self._records if record is not None]
         last = len(self._instructions) - 1
         arrival = self._fetch.arrival(last, self._dispatched)
-        finishes = [record.execution.finish for record in records]
-        cycles = max(arrival, *finishes, 0) + FINISH_CYCLES
-        end = (cycles, cycles, 0, 0, NO_ENGINE, 0, cycles, cycles, 0, 0, 0)
-        rows = [(*record[:-1], *record.execution) for record in records]
-        table = np.array([*rows, end], dtype=np.int64).T
+        records = [record for record in self._records if record is not None]
+        cycles = max(arrival, *(record.execution.finish for record in records), 0) + FINISH_CYCLES
+        finish = Execution(last_step=cycles, finish=cycles, busy=0, memory_wait=0, dram_bytes=0)
+        records.append(_Record(cycles, 0, NO_ENGINE, cycles, finish))
+        values = chain.from_iterable(chain(record[:-1], record.execution) for record in records)
+        table = np.fromiter(values, np.int64).reshape(len(records), -1).T
+        idle_from, supplied, token_giver, start, last_step, finishes, busy, memory, moved = table
+        dispatch = np.array([*self._dispatched, cycles])
+        fetched = np.maximum(idle_from, dispatch + QUEUE_CYCLES)
+        fetched[-1] = cycles
+        ready = np.maximum(fetched, supplied)
         engines = [NO_ENGINE if item.engine is None else item.engine for item in self._instructions]
         return Timeline(
             cycles=cycles,
             engine=np.array(engines, dtype=np.int8),
-            dispatch=table[0],
-            start=table[1],
-            fetch_wait=table[2],
-            token_wait=table[3],
-            token_giver=table[4].astype(np.int8),
-            drain=table[5],
-            last_step=table[6],
-            finish=table[7],
-            busy=table[8],
-            memory_wait=table[9],
-            dram_bytes=table[10],
+            dispatch=dispatch,
+            start=start,
+            last_step=last_step,
+            finish=finishes,
+            fetch_wait=fetched - idle_from,
+            token_wait=ready - fetched,
+            token_giver=np.where(ready > fetched, token_giver, NO_ENGINE).astype(np.int8),
+            drain=np.maximum(start - ready, 0),
+            busy=busy,
+            memory_wait=memory,
+            dram_bytes=moved,
             fetch_bytes=len(engines) * instruction_bytes(self._config),
         )
 

@@ -128,10 +128,15 @@ def _after_load(transfer: Transfer, state: PortState, config: AcceleratorConfig)
     latency, gap = config.dram.read_latency_cycles, config.dram.read_gap_cycles
     address = LOAD_START_CYCLES - 1
     for padding, beats, steps in transfer.bursts:
-        address = max(address, bursts[slot]) + 1
-        first_beat = max(address + latency, port + gap + 1)
+        # conditions instead of max: this is the innermost loop of the simulator
+        left = bursts[slot]
+        address = (left if left > address else address) + 1
+        first_beat = port + gap + 1
+        if address + latency > first_beat:
+            first_beat = address + latency
         port = first_beat + beats - 1
-        step = max(step + padding, first_beat) + steps
+        step += padding
+        step = (first_beat if first_beat > step else step) + steps
         bursts[slot] = step
         slot = slot + 1 if slot + 1 < in_flight else 0
     step += transfer.padding_after
@@ -143,7 +148,9 @@ def _after_store(transfer: Transfer, state: PortState, config: AcceleratorConfig
     in_flight, slot = len(bursts), 0
     response, gap = response_cycles(config), config.dram.write_gap_cycles
     for _, _, steps in transfer.bursts:
-        step = max(step + gap, bursts[slot] + response) + steps
+        answered = bursts[slot] + response
+        step += gap
+        step = (answered if answered > step else step) + steps
         bursts[slot] = step
         slot = slot + 1 if slot + 1 < in_flight else 0
     return PortState(tuple(bursts[slot:] + bursts[:slot]), step, step, step)

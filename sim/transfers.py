@@ -82,14 +82,17 @@ def make_transfer(key: TransferKey, config: AcceleratorConfig) -> Transfer:
     width = left + entries + right
     beats_per_entry, entries_per_beat = cycles_per_entry(Memory(memory), config)
     entry_bytes = beats_per_entry * config.port_bytes // entries_per_beat
-    bursts = []
+    bursts: list[Burst] = []
+    cuts: dict[int, list[tuple[int, int]]] = {}
     padding = 0
     for plane in range(planes):
         padding += top * width
         for row in range(rows):
             padding += left
-            begin = address + plane * plane_stride + row * row_stride
-            for beats, steps in _row_bursts(begin, entries * entry_bytes, entry_bytes, config):
+            begin = (address + plane * plane_stride + row * row_stride) % config.burst_bytes
+            if begin not in cuts:
+                cuts[begin] = [*_row_bursts(begin, entries * entry_bytes, entry_bytes, config)]
+            for beats, steps in cuts[begin]:
                 bursts.append(Burst(padding, beats, steps))
                 padding = 0
             padding += right
