@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 from tilewright.compiler.lowering.emitter import Padding
 from tilewright.compiler.lowering.kernels import Extent, Window
-from tilewright.compiler.lowering.tensors import TensorShape
+from tilewright.compiler.lowering.regions import tile_region
+from tilewright.compiler.lowering.tasks import DramRegion
+from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.isa.config import AcceleratorConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +55,35 @@ def padding_of(tile: Tile, entries_per_pixel: int, value: int) -> Padding:
         bottom=tile.source_rows.pad_after,
         value=value,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One tile of an output tensor: a group of images, some layout blocks, rows and columns."""
+
+    group: int
+    block: int
+    blocks: int
+    tile: Tile
+
+    def region(
+        self,
+        tensor: BlockedTensor,
+        config: AcceleratorConfig,
+        *,
+        target: tuple[int, int, int] = (0, 0, 0),
+    ) -> DramRegion:
+        """Describe the place in a tensor of lane entries, moved by blocks, rows and columns."""
+        block, row, column = target
+        return tile_region(
+            tensor,
+            group=self.group,
+            block=block + self.block,
+            blocks=self.blocks,
+            row=row + self.tile.row,
+            rows=self.tile.rows,
+            column=column + self.tile.column,
+            columns=self.tile.columns,
+            entry_bytes=config.batch * config.block_out,
+            merge=True,
+        )

@@ -11,19 +11,18 @@ from tilewright.compiler.lowering.costs import (
     store_cycles,
 )
 from tilewright.compiler.lowering.emitter import MAX_EXTENT, Emitter
-from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
-from tilewright.compiler.lowering.kernels import LaneKernel, Requantisation
+from tilewright.compiler.lowering.geometry import Place, Tile, padding_of, tiles
+from tilewright.compiler.lowering.kernels import LaneKernel
 from tilewright.compiler.lowering.loops import vector_loop
 from tilewright.compiler.lowering.parameters import (
     coefficient_entries,
-    prm_entries,
     splat,
-    splat_prm,
 )
 from tilewright.compiler.lowering.regions import tile_region
+from tilewright.compiler.lowering.scales import ScaleTable
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
-from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tiling import parts, streamed_entries, streamed_rows
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
@@ -38,16 +37,6 @@ class LaneTiling:
     rows: int
     columns: int
     blocks: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """One tile of the output."""
-
-    group: int
-    block: int
-    blocks: int
-    tile: Tile
 
 
 class LaneSchedule:
@@ -67,7 +56,7 @@ class LaneSchedule:
         self.config = config
         self._per_pixel = config.layout_block // config.block_out
         self._blocks = -(-kernel.channels // config.layout_block)
-        self._scales = _ScaleTable(kernel, config)
+        self._scales = ScaleTable(kernel, config)
         self._coefficients = (
             b""
             if kernel.coefficients is None
@@ -100,14 +89,14 @@ class LaneSchedule:
         size = self.tiling.blocks
         return tuple(
             self._step(
-                _Place(group=group, block=block, blocks=min(size, self._blocks - block), tile=tile)
+                Place(group=group, block=block, blocks=min(size, self._blocks - block), tile=tile)
             )
             for group in range(self.output.groups)
             for tile in self._tiles()
             for block in range(0, self._blocks, size)
         )
 
-    def _step(self, place: _Place) -> TileStep:
+    def _step(self, place: Place) -> TileStep:
         tile, kernel = place.tile, self.kernel
         reads = tuple(
             RowRange(
@@ -137,7 +126,7 @@ class LaneSchedule:
         tile = (self.tiling.rows, self.tiling.columns)
         return tiles(kernel.window, self.sources[0].shape, size, tile)
 
-    def _emit_tile(self, emitter: Emitter, place: _Place) -> None:
+    def _emit_tile(self, emitter: Emitter, place: Place) -> None:
         kernel, config = self.kernel, self.config
         spans: tuple[Span, ...] = ()
         for number in range(len(kernel.sources)):
@@ -172,23 +161,10 @@ class LaneSchedule:
                 loops=part.loops,
             )
             emitter.vector(vector, reads=(*reads, uops), write=out)
-        block, row, column = kernel.target
-        region = tile_region(
-            self.output,
-            group=place.group,
-            block=block + place.block,
-            blocks=place.blocks,
-            row=row + place.tile.row,
-            rows=place.tile.rows,
-            column=column + place.tile.column,
-            columns=place.tile.columns,
-            entry_bytes=config.batch * config.block_out,
-            merge=True,
-        )
-        emitter.store(out, region)
+        emitter.store(out, place.region(self.output, config, target=kernel.target))
 
     def _load_source(
-        self, emitter: Emitter, place: _Place, number: int, pinned: tuple[Span, ...]
+        self, emitter: Emitter, place: Place, number: int, pinned: tuple[Span, ...]
     ) -> Span:
         """Load the part of a source that a tile reads, padding included."""
         source, tensor = self.kernel.sources[number], self.sources[number]
@@ -209,7 +185,7 @@ class LaneSchedule:
         key = (emitter.kernel, number, place.group, place.block, place.tile.row, place.tile.column)
         return emitter.load_tile(Memory.VEC, key, region, padding, pinned)
 
-    def _load_prm(self, emitter: Emitter, place: _Place) -> tuple[Span, int]:
+    def _load_prm(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the parameters of all channels at once, or of the tile's where that is too much."""
         data = self._scales.data
         entry = self.config.block_out * PRM_CHANNEL_BYTES
@@ -220,7 +196,7 @@ class LaneSchedule:
         size = place.blocks * self._per_pixel * entry
         return emitter.load_constant(Memory.PRM, data[first : first + size]), 0
 
-    def _load_coefficients(self, emitter: Emitter, place: _Place) -> tuple[Span, int]:
+    def _load_coefficients(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the coefficients of all channels, or of the tile's where that is too much."""
         data = self._coefficients
         entry = self.config.block_out * 2
@@ -269,7 +245,7 @@ class LaneSchedule:
             for column in range(window.kernel[1])
         ]
 
-    def _parts(self, place: _Place) -> Iterator["_Part"]:
+    def _parts(self, place: Place) -> Iterator["_Part"]:
         """Cut a tile where the scale changes and by entries of a pixel."""
         tile, window, pp = place.tile, self.kernel.window, self._per_pixel
         pitch = tile.source_columns.reach
@@ -386,49 +362,3 @@ class _Part:
     coef: int
     prm: int
     loops: tuple[VectorLoop, ...]
-
-
-class _ScaleTable:
-    """Parameters of a lane kernel in `prm`: per channel, or one entry per scale."""
-
-    def __init__(self, kernel: LaneKernel, config: AcceleratorConfig) -> None:
-        self._kernel = kernel
-        self.per_channel = kernel.scale is not None and len(kernel.scale.bias) > 1
-        self.data = b""
-        self._counts: dict[int, int] = {}
-        if kernel.scale is None:
-            return
-        if self.per_channel:
-            assert not kernel.border, "a border scale is the same for all channels"
-            self.data = prm_entries(kernel.scale, config)
-            return
-        scales: list[Requantisation] = [kernel.scale]
-        for count, scale in kernel.border:
-            self._counts[count] = len(scales)
-            scales.append(scale)
-        self.data = b"".join(splat_prm(scale, config) for scale in scales)
-
-    def areas(self, tile: Tile, image: TensorShape) -> list[tuple[int, int, int, int, int]]:
-        """Parts of a tile with one scale: row, rows, column, columns, entry of the scale."""
-        if not self._counts:
-            return [(0, tile.rows, 0, tile.columns, 0)]
-        row_parts = self._stretches(0, tile.row, tile.rows, image.height)
-        column_parts = self._stretches(1, tile.column, tile.columns, image.width)
-        return [
-            (row, rows, column, columns, self._counts.get(inside_rows * inside_columns, 0))
-            for row, rows, inside_rows in row_parts
-            for column, columns, inside_columns in column_parts
-        ]
-
-    def _stretches(
-        self, axis: int, first: int, count: int, size: int
-    ) -> list[tuple[int, int, int]]:
-        """Stretches of outputs whose windows have equally many positions inside the image."""
-        result: list[tuple[int, int, int]] = []
-        for offset in range(count):
-            inside = self._kernel.window.span(axis, first + offset, 1, size).count
-            if result and result[-1][2] == inside:
-                result[-1] = (result[-1][0], result[-1][1] + 1, inside)
-            else:
-                result.append((offset, 1, inside))
-        return result

@@ -4,37 +4,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from tilewright.compiler.lowering.emitter import Emitter
-from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
-from tilewright.compiler.lowering.kernels import MatrixKernel, Residual
-from tilewright.compiler.lowering.loops import gemm_loop, vector_loop
-from tilewright.compiler.lowering.parameters import (
-    coefficient_entries,
-    prm_entries,
-    splat,
-    splat_prm,
-)
+from tilewright.compiler.lowering.geometry import Place, Tile, padding_of, tiles
+from tilewright.compiler.lowering.kernels import MatrixKernel
+from tilewright.compiler.lowering.loops import gemm_loop
 from tilewright.compiler.lowering.products import BlockProducts, pack_weights
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.runs import Run, SourceTile, group_runs
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
-from tilewright.compiler.lowering.tasks import DramRegion
+from tilewright.compiler.lowering.tail import MatrixTail
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tiling import MatrixShape, choose_tiling, product_parts
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import (
     Gemm,
     GemmUop,
-    Vector,
-    VectorLoop,
-    VectorOperation,
-    VectorTarget,
-    VectorUop,
 )
-from tilewright.isa.memories import PRM_CHANNEL_BYTES, Memory
+from tilewright.isa.memories import Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +51,7 @@ class MatrixSchedule:
         self.packed = pack_weights(kernel.weights, kernel.groups, config)
         self._per_in = config.layout_block // config.block_in
         self._per_out = config.layout_block // config.block_out
-        self._prm = prm_entries(kernel.scale, config)
+        self._tail = MatrixTail(kernel, config)
         self._grouped: dict[tuple[int, SourceTile], list[Run]] = {}
         self.tiling = choose_tiling(self._shape(), config, streamed=streamed)
 
@@ -220,13 +207,11 @@ class MatrixSchedule:
         blocks: int,
         passes: tuple[_Pass, ...],
     ) -> None:
+        place = Place(group=group, block=begin, blocks=blocks, tile=tile)
         acc = emitter.take_bank(blocks * self._per_out * tile.positions)
         for order, one in enumerate(passes):
             self._emit_pass(emitter, group, tile, one, acc, accumulate=order > 0)
-        out = emitter.take_out(acc.entries)
-        place = (group, tile, begin, blocks)
-        self._emit_tail(emitter, place, acc, out)
-        emitter.store(out, self._region(self.output, place, merge=True))
+        self._tail.emit(emitter, place, acc, self.output, self.residual)
 
     def _emit_pass(
         self, emitter: Emitter, group: int, tile: Tile, one: _Pass, acc: Span, *, accumulate: bool
@@ -287,113 +272,6 @@ class MatrixSchedule:
                 gemm_loop(tile.rows, dst=tile.columns * self._per_out, src=stride_rows * row_pitch),
                 gemm_loop(tile.columns, dst=self._per_out, src=stride_columns * self._per_in),
             ),
-        )
-
-    def _emit_tail(
-        self,
-        emitter: Emitter,
-        place: tuple[int, Tile, int, int],
-        acc: Span,
-        out: Span,
-    ) -> None:
-        """Requantise a finished tile into `out`, adding the residual where there is one."""
-        kernel, config = self.kernel, self.config
-        _, tile, begin, blocks = place
-        prm, first = self._load_prm(emitter, begin, blocks)
-        uops = emitter.load_uops(VectorUop, [(0, 0, 0)])
-        first_pass = Vector(
-            operation=VectorOperation.SUM,
-            target=VectorTarget.OUT if kernel.residual is None else VectorTarget.ACC,
-            requantise=True,
-            zero_point=kernel.scale.zero_point,
-            low=kernel.scale.low,
-            high=kernel.scale.high,
-            uop_begin=uops.begin,
-            dst=out.begin if kernel.residual is None else acc.begin,
-            src=config.acc_operand_base + acc.begin,
-            prm=prm.begin + first,
-            loops=self._position_loops(tile, blocks, per_channel=True),
-        )
-        write = out if kernel.residual is None else acc
-        emitter.vector(first_pass, reads=(acc, prm, uops), write=write)
-        if kernel.residual is not None:
-            self._emit_residual(emitter, kernel.residual, place, acc, out, prm)
-
-    def _emit_residual(
-        self,
-        emitter: Emitter,
-        residual: Residual,
-        place: tuple[int, Tile, int, int],
-        acc: Span,
-        out: Span,
-        prm: Span,
-    ) -> None:
-        """Add a stored tensor to the int8 results that wait in `acc`."""
-        assert self.residual is not None, "the residual's tensor is placed"
-        config, scale = self.config, residual.scale
-        group, tile, begin, blocks = place
-        region = self._region(self.residual, place, merge=True)
-        key = (emitter.kernel, "residual", group, tile.row, tile.column, begin)
-        vec = emitter.load_tile(Memory.VEC, key, region)
-        pair = splat(np.array([[residual.own_coefficient], [residual.coefficient]]), config)
-        data = coefficient_entries(pair, config)[: pair.size * 2]
-        coef = emitter.load_constant(Memory.COEF, data)
-        own = emitter.load_constant(Memory.PRM, splat_prm(scale, config), pinned=(prm,))
-        base = config.acc_operand_base + acc.begin
-        distance = (vec.begin - base) % (1 << config.operand_bits)
-        uops = emitter.load_uops(VectorUop, [(0, 0, 0), (0, distance, 1)])
-        vector = Vector(
-            operation=VectorOperation.MAC,
-            requantise=True,
-            zero_point=scale.zero_point,
-            low=scale.low,
-            high=scale.high,
-            uop_begin=uops.begin,
-            uop_count=2,
-            dst=out.begin,
-            src=base,
-            coef=coef.begin,
-            prm=own.begin,
-            loops=self._position_loops(tile, blocks, per_channel=False),
-        )
-        emitter.vector(vector, reads=(acc, vec, coef, own, uops), write=out)
-
-    def _load_prm(self, emitter: Emitter, begin: int, blocks: int) -> tuple[Span, int]:
-        """Load the parameters of all channels at once, or of the tile's where that is too much."""
-        data = self._prm
-        entry = self.config.block_out * PRM_CHANNEL_BYTES
-        if len(data) // entry <= self.config.prm_entries // 2:
-            return emitter.load_constant(Memory.PRM, data), begin * self._per_out
-        part = data[begin * self._per_out * entry : (begin + blocks) * self._per_out * entry]
-        return emitter.load_constant(Memory.PRM, part), 0
-
-    def _position_loops(
-        self, tile: Tile, blocks: int, *, per_channel: bool
-    ) -> tuple[VectorLoop, ...]:
-        """Walk over the results of a tile: blocks, positions, entries of a layout block."""
-        plane = tile.positions * self._per_out
-        prm = 1 if per_channel else 0
-        return (
-            vector_loop(blocks, dst=plane, src=plane, prm=prm * self._per_out),
-            vector_loop(tile.positions, dst=self._per_out, src=self._per_out),
-            vector_loop(self._per_out, dst=1, src=1, prm=prm),
-        )
-
-    def _region(
-        self, tensor: BlockedTensor, place: tuple[int, Tile, int, int], *, merge: bool
-    ) -> DramRegion:
-        group, tile, begin, blocks = place
-        return tile_region(
-            tensor,
-            group=group,
-            block=begin,
-            blocks=blocks,
-            row=tile.row,
-            rows=tile.rows,
-            column=tile.column,
-            columns=tile.columns,
-            entry_bytes=self.config.batch * self.config.block_out,
-            merge=merge,
         )
 
 
