@@ -96,7 +96,7 @@ def _gathered(state: MachineState, src: Indices) -> tuple[_Int32, Indices]:
 
 
 def _combine_box(instruction: Vector, plan: BoxSteps, state: MachineState) -> _Int32:
-    """Results of all runs, int32 (common, other, batch, lanes)."""
+    """Results of all runs, int32 (common or 1, other, batch, lanes)."""
     operands = _Operands(instruction, plan, state)
     within = range(1, plan.src.shape[2])
     if instruction.operation is VectorOperation.MAC:
@@ -109,7 +109,7 @@ def _combine_box(instruction: Vector, plan: BoxSteps, state: MachineState) -> _I
         total = operands.at(np.s_[:, :, 0])
         for step in within:
             combine(total, operands.at(np.s_[:, :, step]), out=total)
-    return np.broadcast_to(total, (*plan.dst.shape, *total.shape[2:]))
+    return total
 
 
 def _combine_listed(instruction: Vector, plan: ListedSteps, state: MachineState) -> _Int32:
