@@ -165,7 +165,7 @@ def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
         case Clip(low=low, high=high):
             return np.clip(x, low, high).astype(np.int8)
         case Lookup():
-            return operands[1][x.astype(np.int32) + 128]
+            return np.take(operands[1], x.astype(np.int32) + 128)
         case Softmax():
             return softmax(op, *operands)
         case Reshape(shape=shape):

@@ -80,13 +80,15 @@ def quantize(op: Quantize, x: Array) -> Array:
     """Evaluate a quantisation, as ONNX QuantizeLinear defines it."""
     low, high = op.dtype.limits
     steps = np.rint(x / np.float32(op.scale)) + np.float32(op.zero_point)
-    return np.clip(steps, low, high).astype(op.dtype.numpy)
+    quantized: Array = np.clip(steps, low, high).astype(op.dtype.numpy)
+    return quantized
 
 
 def dequantize(op: Dequantize, x: Array) -> Array:
     """Evaluate a dequantisation, as ONNX DequantizeLinear defines it."""
     steps = x.astype(np.int32) - op.zero_point
-    return steps.astype(np.float32) * np.float32(op.scale)
+    real: Array = steps.astype(np.float32) * np.float32(op.scale)
+    return real
 
 
 def dequantize_weights(
@@ -106,7 +108,8 @@ def softmax(op: Softmax, x: Array, table: Array) -> Array:
     exponentials = table[wide.max(axis=-1, keepdims=True) - wide].astype(np.int64)
     shares = exponentials / exponentials.sum(axis=-1, keepdims=True)
     steps = np.rint(shares / op.scale) + op.zero_point
-    return np.clip(steps, -128, 127).astype(np.int8)
+    quantized: Array = np.clip(steps, -128, 127).astype(np.int8)
+    return quantized
 
 
 def float_softmax(op: FloatSoftmax, x: Array) -> Array:
@@ -118,18 +121,20 @@ def float_softmax(op: FloatSoftmax, x: Array) -> Array:
 
 def apply_function(op: FloatUnary, x: Array) -> Array:
     """Evaluate a function of one real number, in the element type of `x`."""
+    result: Array
     match op.function:
         case Function.SIGMOID:
-            return 1 / (1 + np.exp(-x))
+            result = 1 / (1 + np.exp(-x))
         case Function.TANH:
-            return np.tanh(x)
+            result = np.tanh(x)
         case Function.HARD_SIGMOID:
-            return np.clip(x * op.alpha + op.beta, 0, 1)
+            result = np.clip(x * op.alpha + op.beta, 0, 1)
         case Function.HARD_SWISH:
-            return x * np.clip(x + 3, 0, 6) / 6
+            result = x * np.clip(x + 3, 0, 6) / 6
         case Function.LEAKY_RELU:
-            return np.where(x < 0, x * op.alpha, x)
+            result = np.where(x < 0, x * op.alpha, x)
         case Function.ELU:
-            return np.where(x < 0, op.alpha * np.expm1(x), x)
+            result = np.where(x < 0, op.alpha * np.expm1(x), x)
         case _:
             assert_never(op.function)
+    return result

@@ -5,6 +5,7 @@ import numpy as np
 from tilewright.compiler.evaluate_convolution import pad_image, window_view
 from tilewright.compiler.graph import Array
 from tilewright.compiler.operators import AveragePool2d, FloatAveragePool2d, MaxPool2d, Pair
+from tilewright.compiler.operators.inference import window_positions
 from tilewright.isa.integers import requantize
 
 
@@ -44,17 +45,30 @@ def float_average_pool(op: FloatAveragePool2d, x: Array) -> Array:
     """Evaluate a float32 average over windows."""
     sums = _window_sums(pad_image(x, op.pads, 0), op.kernel, op.stride)
     if op.count_include_pad:
-        return sums / np.float32(op.kernel[0] * op.kernel[1])
-    counts = window_counts(op, (x.shape[1], x.shape[2])).astype(np.float32)
-    mean: Array = sums / counts[..., np.newaxis]
+        counts = np.full(sums.shape[1:3], op.kernel[0] * op.kernel[1])
+    else:
+        counts = window_counts(op, (x.shape[1], x.shape[2]))
+    mean: Array = sums / counts[..., np.newaxis].astype(np.float32)
     return mean
 
 
 def window_counts(op: AveragePool2d | FloatAveragePool2d, size: Pair) -> Array:
     """Return, per output position, how many elements of the window lie in an image of `size`."""
-    inside = np.ones((1, *size, 1), dtype=np.int64)
-    counts = _window_sums(pad_image(inside, op.pads, 0), op.kernel, op.stride)
-    return counts[0, :, :, 0]
+    rows, columns = axis_counts(op, size)
+    counts: Array = np.multiply.outer(rows, columns)
+    return counts
+
+
+def axis_counts(op: AveragePool2d | FloatAveragePool2d, size: Pair) -> tuple[Array, Array]:
+    """Return how many rows of each window lie in an image of `size`, and how many columns."""
+    counts = []
+    for axis in range(2):
+        before, after = op.pads[axis], op.pads[axis + 2]
+        kernel, stride = op.kernel[axis], op.stride[axis]
+        positions = window_positions(size[axis], kernel, stride, before + after)
+        start = np.arange(positions) * stride - before
+        counts.append(np.minimum(start + kernel, size[axis]) - np.maximum(start, 0))
+    return counts[0], counts[1]
 
 
 def _window_sums(padded: Array, kernel: Pair, stride: Pair) -> Array:

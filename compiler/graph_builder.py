@@ -1,5 +1,6 @@
 """Construction of a graph node by node, with types inferred on the way."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ from tilewright.compiler.operators import DataType, Operator, Quantize, Reshape
 from tilewright.compiler.operators.inference import InferenceError, TensorType, infer
 from tilewright.isa.errors import ModelError
 
-#: Largest tensor a graph may hold; more is taken for a damaged or hostile file.
+#: Largest tensor, and longest axis, of a graph; more is taken for a damaged or hostile file.
 MAX_ELEMENTS = 1 << 28
+MAX_AXIS = 1 << 24
 
 
 class GraphBuilder:
@@ -166,11 +168,8 @@ class GraphBuilder:
 
 def check_size(name: str, tensor: TensorType) -> None:
     """Raise ModelError for a tensor that is too large to be taken for real."""
-    elements = 1
-    for size in tensor.shape:
-        elements *= size
-    if elements > MAX_ELEMENTS:
-        raise ModelError(f"tensor {name!r} of {tensor} has more than {MAX_ELEMENTS} elements")
+    if max(tensor.shape, default=0) > MAX_AXIS or math.prod(tensor.shape) > MAX_ELEMENTS:
+        raise ModelError(f"tensor {name!r} of {tensor} is too large")
 
 
 def _numbered(name: str, taken: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from typing_extensions import assert_never
 
 from tilewright.compiler.evaluate_elementwise import apply_function
-from tilewright.compiler.evaluate_pooling import window_counts
+from tilewright.compiler.evaluate_pooling import axis_counts
 from tilewright.compiler.graph import Array, Node
 from tilewright.compiler.operators import (
     INT8_MAX,
@@ -180,7 +180,8 @@ def average_operator(
 
     border: tuple[BorderScale, ...] = ()
     if not op.count_include_pad:
-        counts = {int(count) for count in np.unique(window_counts(op, size))} - {whole}
+        rows, columns = (set(np.unique(axis).tolist()) for axis in axis_counts(op, size))
+        counts = {row * column for row in rows for column in columns} - {whole}
         border = tuple(
             BorderScale(count=count, multiplier=scale(count)[0], shift=scale(count)[1])
             for count in sorted(counts)
@@ -264,7 +265,8 @@ def quantised_pad(op: Pad, quantisation: Quantisation | None, node: Node, *, off
 def softmax_table(op: FloatSoftmax, x: Quantisation) -> Array:
     """Return the exponentials of all differences between two int8 values, int32 ``[256]``."""
     differences = np.arange(256) * (x.scale * op.beta)
-    return np.rint(EXPONENTIAL_ONE * np.exp(-differences)).astype(np.int32)
+    table: Array = np.rint(EXPONENTIAL_ONE * np.exp(-differences)).astype(np.int32)
+    return table
 
 
 def lookup_table(op: FloatUnary, x: Quantisation, target: Quantisation) -> Array:
@@ -273,7 +275,8 @@ def lookup_table(op: FloatUnary, x: Quantisation, target: Quantisation) -> Array
     with np.errstate(over="ignore"):
         results = apply_function(op, values.astype(np.float64))
     steps = np.rint(results / target.scale) + target.zero_point
-    return np.clip(steps, INT8_MIN, INT8_MAX).astype(np.int8)
+    table: Array = np.clip(steps, INT8_MIN, INT8_MAX).astype(np.int8)
+    return table
 
 
 def _bias(bias: WeightValues | None, product: Array, outputs: int, where: str) -> Array:
@@ -283,6 +286,8 @@ def _bias(bias: WeightValues | None, product: Array, outputs: int, where: str) -
     integer = bias.values.dtype == np.int32
     if integer and np.allclose(bias.scale, product, rtol=1e-3, atol=0.0):
         return bias.centred()
+    if not product.all():
+        raise ModelError(f"{where} has scales whose product is 0 in float32")
     real = bias.centred() if integer else bias.values.astype(np.float64)
     steps = np.rint(real * bias.scale.astype(np.float64) / product.astype(np.float64))
     low, high = DataType.INT32.limits
@@ -302,4 +307,5 @@ def _split(scale: Array | np.float32, where: str) -> tuple[Array, Array]:
     try:
         return split_scale(scale)
     except ValueError as error:
-        raise ModelError(f"{where} changes scales by {scale}, which is out of range") from error
+        largest = float(np.max(scale))
+        raise ModelError(f"{where} changes scales by {largest:g}, out of range") from error

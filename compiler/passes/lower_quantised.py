@@ -11,13 +11,12 @@
 What remains real stands before the first quantisation or after the last, for the host.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.graph import Array, Graph, Node, Source
+from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.graph_builder import GraphBuilder
 from tilewright.compiler.operators import (
     Add,
@@ -38,7 +37,6 @@ from tilewright.compiler.operators import (
     FloatUnary,
     Lookup,
     MaxPool2d,
-    Operator,
     Pad,
     Quantize,
     Reinterpret,
@@ -48,18 +46,8 @@ from tilewright.compiler.operators import (
     Softmax,
     Transpose,
 )
-from tilewright.compiler.passes.integer_forms import (
-    Quantisation,
-    WeightValues,
-    add_operator,
-    average_operator,
-    clip_operator,
-    convolution_parts,
-    lookup_table,
-    quantised_pad,
-    requantize_operator,
-    softmax_table,
-)
+from tilewright.compiler.passes.integer_emission import IntegerEmission, Quantised
+from tilewright.compiler.passes.integer_forms import Quantisation, WeightValues
 from tilewright.isa.errors import ModelError
 
 
@@ -68,14 +56,6 @@ class Real:
     """A real tensor of the new graph."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quantised:
-    """An int8 tensor of the new graph and what it means."""
-
-    name: str
-    quantisation: Quantisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +91,7 @@ class _Lowering:
         self._graph = graph
         self._builder = GraphBuilder(graph.name)
         self._builder.reserve(graph.outputs)
+        self._emission = IntegerEmission(self._builder)
         self._integers: dict[str, str] = {}
         self._views: dict[str, View] = {}
         self._quantised: dict[tuple[str, Quantisation], str] = {}
@@ -124,33 +105,18 @@ class _Lowering:
         """Lower one node, or defer it."""
         (output,) = node.outputs
         match node.op:
-            case Quantize():
-                target = Quantisation.of(node.op.scale, node.op.zero_point, node.op.dtype)
-                self._integers[output] = self._quantise(node.inputs[0], target)
-                self._describe(self._integers[output], output)
-            case Dequantize():
-                dtype = self._graph.tensors[node.inputs[0]].dtype
-                quantisation = Quantisation.of(node.op.scale, node.op.zero_point, dtype)
-                name = self._integer(node, node.inputs[0])
-                self._views[output] = Quantised(name, quantisation)
-            case DequantizeWeights(axis=axis):
-                values, scale, zero_point = (self._graph.constants[name] for name in node.inputs)
-                self._views[output] = WeightValues(values, scale, zero_point, axis)
+            case Quantize() | Dequantize() | DequantizeWeights():
+                self._convert(node)
             case MaxPool2d() | Reshape() | Transpose() | Slice() | Pad() | FloatClip():
                 self._move(node)
-            case Concat() if self._graph.tensors[output].dtype is not DataType.FLOAT32:
-                operands = [self._integer(node, name) for name in node.inputs]
-                self._integers[output] = self._copy(node, node.op, operands)
-            case Concat() if (shared := self._shared_quantisation(node)) is not None:
-                operands = [self._quantise(name, shared) for name in node.inputs]
-                joined = self._copy(node, node.op, operands, shared)
-                self._views[output] = Quantised(joined, shared)
-            case Concat() | FloatConv2d() | FloatDense() | FloatAdd() | FloatAveragePool2d():
+            case Concat():
+                self._join(node)
+            case FloatBias():
+                self._views[output] = self._biased(node)
+            case FloatConv2d() | FloatDense() | FloatAdd() | FloatAveragePool2d():
                 self._views[output] = Deferred(node)
             case FloatSoftmax() | FloatUnary():
                 self._views[output] = Deferred(node)
-            case FloatBias():
-                self._views[output] = self._biased(node)
             case Conv2d() | Add() | AveragePool2d() | Requantize() | Clip() | Lookup():
                 raise ModelError(f"node {node.name!r} is an integer operator already")
             case Softmax() | Reinterpret():
@@ -187,6 +153,43 @@ class _Lowering:
         else:
             self._integers[name] = name
 
+    def _convert(self, node: Node) -> None:
+        """Give meaning to integers, or integers to real numbers."""
+        (output,) = node.outputs
+        match node.op:
+            case Quantize(scale=scale, zero_point=zero_point, dtype=dtype):
+                target = Quantisation.of(scale, zero_point, dtype)
+                name = self._quantise(node.inputs[0], target)
+                self._integers[output] = name
+                source = self._graph.tensors[output].source
+                if source is not None and self._builder.tensor(name).source is None:
+                    self._builder.describe(name, source=source)
+            case Dequantize(scale=scale, zero_point=zero_point):
+                dtype = self._graph.tensors[node.inputs[0]].dtype
+                quantisation = Quantisation.of(scale, zero_point, dtype)
+                name = self._integer(node, node.inputs[0])
+                self._views[output] = Quantised(name, quantisation)
+            case DequantizeWeights(axis=axis):
+                values, scales, zero_points = (self._graph.constants[name] for name in node.inputs)
+                self._views[output] = WeightValues(values, scales, zero_points, axis)
+
+    def _join(self, node: Node) -> None:
+        """Join integers, or real tensors of one quantisation; defer others."""
+        (output,) = node.outputs
+        if self._graph.tensors[output].dtype is not DataType.FLOAT32:
+            operands = [self._integer(node, name) for name in node.inputs]
+            self._integers[output] = self._emission.copy(node, node.op, operands)
+            return
+        views = [self._view(node, name) for name in node.inputs]
+        found = {view.quantisation if isinstance(view, Quantised) else None for view in views}
+        shared = found.pop() if len(found) == 1 else None
+        if shared is None:
+            self._views[output] = Deferred(node)
+            return
+        operands = [self._quantise(name, shared) for name in node.inputs]
+        joined = self._emission.copy(node, node.op, operands, shared)
+        self._views[output] = Quantised(joined, shared)
+
     def _biased(self, node: Node) -> Deferred:
         """Return a deferred convolution or dense layer with the bias that stands behind it."""
         view = self._view(node, node.inputs[0])
@@ -211,22 +214,15 @@ class _Lowering:
                 moved = self._moved_integer(node, name, quantisation)
                 self._views[output] = Quantised(moved, quantisation)
             case Real(name):
-                self._views[output] = Real(self._copy(node, node.op, [name]))
+                self._views[output] = Real(self._emission.copy(node, node.op, [name]))
             case Deferred():
                 self._views[output] = Deferred(node)
             case WeightValues():
                 raise ModelError(f"node {node.name!r} moves a constant in a way not supported")
 
     def _moved_integer(self, node: Node, name: str, quantisation: Quantisation | None) -> str:
-        """Add movement, or a clip, of an int8 tensor; without meaning, values are as they are."""
-        op = node.op
-        if isinstance(op, Pad):
-            was_unsigned = self._graph.tensors[node.outputs[0]].dtype is DataType.UINT8
-            op = quantised_pad(op, quantisation, node, offset=128 if was_unsigned else 0)
-        if isinstance(op, FloatClip):
-            assert quantisation is not None, "a clip of integers is no real operator"
-            op = clip_operator(op, quantisation)
-        return self._copy(node, op, [name], quantisation)
+        unsigned = self._graph.tensors[node.outputs[0]].dtype is DataType.UINT8
+        return self._emission.movement(node, name, quantisation, unsigned=unsigned)
 
     def _view(self, node: Node, name: str) -> View:
         if name not in self._views:
@@ -240,12 +236,6 @@ class _Lowering:
         if name not in self._integers:
             raise ModelError(f"node {node.name!r} reads {name!r}, which is not a quantised tensor")
         return self._integers[name]
-
-    def _shared_quantisation(self, node: Node) -> Quantisation | None:
-        """Return the quantisation that all operands have in common, None where there is none."""
-        views = [self._view(node, name) for name in node.inputs]
-        found = {view.quantisation if isinstance(view, Quantised) else None for view in views}
-        return found.pop() if len(found) == 1 else None
 
     def _quantise(self, name: str, target: Quantisation) -> str:
         """Return the int8 tensor that is the real tensor `name` quantised to `target`."""
@@ -270,12 +260,10 @@ class _Lowering:
         match view:
             case Quantised(integer, quantisation) if quantisation == target:
                 produced = integer
-            case Quantised(integer, quantisation):
-                op = requantize_operator(quantisation, target, f"tensor {name!r}")
-                produced = self._add(op, [integer], f"{name}/requantized", target)
+            case Quantised():
+                produced = self._emission.requantize(view, name, target)
             case Real(real):
-                quantize = Quantize(scale=target.scale, zero_point=target.zero_point)
-                produced = self._add(quantize, [real], f"{name}/quantized", target)
+                produced = self._emission.quantize(real, name, target)
             case Deferred(node):
                 produced = self._integer_form(node, target)
             case WeightValues():
@@ -287,33 +275,24 @@ class _Lowering:
 
     def _integer_form(self, node: Node, target: Quantisation) -> str:
         """Add the integer form of a deferred node whose result is quantised to `target`."""
+        if isinstance(node.op, Concat):
+            return self._concat(node, target)
+        x, emission = self._operand(node, 0), self._emission
         match node.op:
             case FloatConv2d():
-                return self._convolution(node, node.op, target)
+                weights, bias = self._weights(node)
+                return emission.convolution(node, node.op, x, weights, bias, target)
             case FloatDense():
-                return self._dense(node, target)
+                weights, bias = self._weights(node)
+                return emission.dense(node, x, weights, bias, target)
             case FloatAdd():
-                a, b = (self._operand(node, index) for index in range(2))
-                op = add_operator(a.quantisation, b.quantisation, target, node)
-                return self._copy(node, op, [a.name, b.name], target)
+                return emission.add(node, x, self._operand(node, 1), target)
             case FloatAveragePool2d():
-                x = self._operand(node, 0)
-                size = self._builder.tensor(x.name).shape[1:3]
-                average = average_operator(
-                    node.op, (size[0], size[1]), x.quantisation, target, node
-                )
-                return self._copy(node, average, [x.name], target)
+                return emission.average(node, node.op, x, target)
             case FloatSoftmax():
-                x = self._operand(node, 0)
-                table = self._constant(node, "table", softmax_table(node.op, x.quantisation))
-                softmax = Softmax(scale=target.scale, zero_point=target.zero_point)
-                return self._copy(node, softmax, [x.name, table], target)
+                return emission.softmax(node, node.op, x, target)
             case FloatUnary():
-                x = self._operand(node, 0)
-                table = self._constant(node, "table", lookup_table(node.op, x.quantisation, target))
-                return self._copy(node, Lookup(), [x.name, table], target)
-            case Concat():
-                return self._concat(node, target)
+                return emission.lookup(node, node.op, x, target)
             case _:
                 raise ModelError(f"node {node.name!r} has no integer form")
 
@@ -327,55 +306,7 @@ class _Lowering:
                     hint="let the quantiser quantise every operator",
                 )
         operands = [self._quantise(name, target) for name in node.inputs]
-        return self._copy(node, node.op, operands, target)
-
-    def _convolution(self, node: Node, op: FloatConv2d, target: Quantisation) -> str:
-        x = self._operand(node, 0)
-        return self._add_convolution(node, op, x, self._weights(node, 1), target)
-
-    def _dense(self, node: Node, target: Quantisation) -> str:
-        """Add a dense layer as a 1x1 convolution of images of one pixel."""
-        x = self._operand(node, 0)
-        batch, inputs = self._builder.tensor(x.name).shape
-        pixel = self._add(
-            Reshape(shape=(batch, 1, 1, inputs)), [x.name], f"{node.name}/pixel", x.quantisation
-        )
-        weights = self._weights(node, 1)
-        image = self._add_convolution(
-            node,
-            FloatConv2d(),
-            Quantised(pixel, x.quantisation),
-            weights.reshaped((weights.values.shape[0], 1, 1, inputs)),
-            target,
-        )
-        shape = self._graph.tensors[node.outputs[0]].shape
-        return self._add(Reshape(shape=shape), [image], f"{node.name}/vector", target)
-
-    def _add_convolution(
-        self,
-        node: Node,
-        op: FloatConv2d,
-        x: Quantised,
-        weights: WeightValues,
-        target: Quantisation,
-    ) -> str:
-        bias = self._weights(node, 2) if len(node.inputs) == 3 else None
-        integer, constants = convolution_parts(op, x.quantisation, weights, bias, target, node)
-        operands = [
-            x.name,
-            self._constant(node, "weights", constants.weights),
-            self._constant(node, "bias", constants.bias),
-            self._constant(node, "multiplier", constants.multiplier),
-            self._constant(node, "shift", constants.shift),
-        ]
-        return self._builder.add(
-            integer,
-            operands,
-            node=node.name,
-            scale=target.scale,
-            zero_point=target.zero_point,
-            node_source=node.source,
-        )
+        return self._emission.copy(node, node.op, operands, target)
 
     def _operand(self, node: Node, index: int) -> Quantised:
         name = node.inputs[index]
@@ -388,12 +319,13 @@ class _Lowering:
             hint="quantise every operator, or let the quantiser leave none in between",
         )
 
-    def _weights(self, node: Node, index: int) -> WeightValues:
-        name = node.inputs[index]
-        view = self._view(node, name)
-        if not isinstance(view, WeightValues):
+    def _weights(self, node: Node) -> tuple[WeightValues, WeightValues | None]:
+        """Return the weights of a node and its bias, if it has one."""
+        views = [self._view(node, name) for name in node.inputs[1:]]
+        constants = [view for view in views if isinstance(view, WeightValues)]
+        if len(constants) != len(views):
             raise ModelError(f"node {node.name!r} has weights or a bias that are not constant")
-        return view
+        return constants[0], constants[1] if len(constants) == 2 else None
 
     def _real(self, name: str) -> str:
         """Return the old real tensor `name` as a real tensor of the new graph, for the host."""
@@ -419,43 +351,5 @@ class _Lowering:
             case _:
                 assert_never(view)
         for node in reversed(chain):
-            produced = self._copy(node, node.op, [produced])
+            produced = self._emission.copy(node, node.op, [produced])
         return produced
-
-    def _copy(
-        self,
-        node: Node,
-        op: Operator,
-        operands: Sequence[str],
-        quantisation: Quantisation | None = None,
-    ) -> str:
-        """Add `op` in the name of an old node."""
-        return self._builder.add(
-            op,
-            operands,
-            node=node.name,
-            scale=quantisation.scale if quantisation else None,
-            zero_point=quantisation.zero_point if quantisation else None,
-            node_source=node.source,
-        )
-
-    def _add(
-        self, op: Operator, operands: Sequence[str], name: str, quantisation: Quantisation
-    ) -> str:
-        """Add a node that the old graph does not have."""
-        return self._builder.add(
-            op,
-            operands,
-            node=name,
-            scale=quantisation.scale,
-            zero_point=quantisation.zero_point,
-        )
-
-    def _constant(self, node: Node, part: str, values: Array) -> str:
-        return self._builder.add_constant(f"{node.name}.{part}", values)
-
-    def _describe(self, name: str, old: str) -> None:
-        """Note that the new tensor `name` stands for the old integer tensor `old`."""
-        source: Source | None = self._graph.tensors[old].source
-        if source is not None and self._builder.tensor(name).source is None:
-            self._builder.describe(name, source=source)

@@ -54,7 +54,7 @@ class Rewrite:
         self.share_source(node, tensor)
 
     def share_source(self, node: Node, tensor: str) -> None:
-        """Let a new tensor of the same values, in order, stand for the source of `node`'s output."""
+        """Let a new tensor of the same values, in order, have the source of `node`'s output."""
         source = self.graph.tensors[node.outputs[0]].source
         if source is not None and self.builder.tensor(tensor).source is None:
             self.builder.describe(tensor, source=source)

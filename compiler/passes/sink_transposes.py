@@ -83,14 +83,14 @@ class _Rewrite:
             permutation = compose(view.permutation, node.op.permutation)
             self._views[node.outputs[0]] = View(view.base, permutation)
             return
-        permutation = self._common_permutation(node)
-        op = permuted(node.op, permutation) if permutation is not None else None
-        if permutation is None or op is None:
+        common = self._common_permutation(node)
+        op = permuted(node.op, common) if common is not None else None
+        if common is None or op is None:
             operands = [self._materialise(name) for name in node.inputs]
             self._emit(node, node.op, operands, None)
         else:
-            operands = [self._aligned(name, permutation) for name in node.inputs]
-            self._emit(node, op, operands, permutation)
+            operands = [self._aligned(name, common) for name in node.inputs]
+            self._emit(node, op, operands, common)
 
     def finish(self) -> Graph:
         """Return the new graph."""

@@ -56,7 +56,7 @@ class OnnxNode:
     @property
     def label(self) -> str:
         """The node as an error message names it."""
-        return f"node {self.name!r} ({self.op_type})"
+        return _label(self.name, self.op_type)
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer attribute."""
@@ -136,6 +136,11 @@ def _model(model: Any) -> OnnxModel:
     )
 
 
+def _label(name: str, op_type: str) -> str:
+    kind = op_type if op_type.isidentifier() else repr(op_type)
+    return f"node {name!r} ({kind})"
+
+
 def _text(value: str | bytes) -> str:
     """Return a string field; protocol buffers hand out as bytes what is not UTF-8."""
     if isinstance(value, bytes):
@@ -167,8 +172,7 @@ def _node(node: Any, index: int) -> OnnxNode:
         inputs=tuple(_text(value) for value in node.input),
         outputs=tuple(_text(value) for value in node.output),
         attributes={
-            _text(item.name): _attribute(item, f"node {name!r} ({op_type})")
-            for item in node.attribute
+            _text(item.name): _attribute(item, _label(name, op_type)) for item in node.attribute
         },
     )
 

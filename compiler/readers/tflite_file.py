@@ -205,7 +205,8 @@ def _constant(
     dtype = np.dtype(element_type).newbyteorder("<")
     if raw.size != math.prod(shape) * dtype.itemsize:
         raise ModelError(f"{where} of shape {list(shape)} does not have as many values")
-    return raw.view(dtype).astype(element_type).reshape(shape)
+    values: Array = raw.view(dtype).astype(element_type).reshape(shape)
+    return values
 
 
 def _operator_type(table: FlatTable) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers import read_model

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.evaluate_layers import compare_layers
 from tilewright.compiler.graph import Graph

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from onnx_networks import Network, Scale, serialized
+
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers.onnx_reader import HANDLERS, MICROSOFT_HANDLERS, read_onnx

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tflite_writer import OperatorSpec, TensorSpec, write_tflite
+
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers.tflite_reader import HANDLERS, read_tflite
@@ -66,7 +67,7 @@ def single(
     options: tuple[tuple[str, float], ...] = (),
     dynamic: int = 1,
 ) -> bytes:
-    """Return a model of one operator: the first `dynamic` tensors are inputs, the last the output."""
+    """Return a model of one operator: `dynamic` input tensors first, the output tensor last."""
     last = len(tensors) - 1
     spec = OperatorSpec(
         name=operator,
@@ -410,8 +411,10 @@ REFUSALS = {
     ),
     "a broadcast": (
         single("ADD", [PIXELS, activation("b", (1, 1, 1, 2)), PIXELS], "AddOptions", dynamic=2),
-        "node 'ADD_0' (FloatAdd) takes two tensors of one shape, not float32[1, 4, 4, 2] and "
-        "float32[1, 1, 1, 2]",
+        (
+            "node 'ADD_0' (FloatAdd) takes two tensors of one shape, "
+            "not float32[1, 4, 4, 2] and float32[1, 1, 1, 2]"
+        ),
     ),
     "an activation that does not fuse": (
         single(

@@ -1,4 +1,4 @@
-"""Damage to model files: bytes flipped, cut, spliced; and valid ONNX files with invalid contents."""
+"""Damage to model files: bytes flipped, cut, spliced; valid ONNX files with invalid contents."""
 
 import random
 from collections.abc import Sequence
@@ -102,6 +102,6 @@ def _mutate_tensor(tensor: onnx.TensorProto, rng: random.Random) -> None:
         tensor.raw_data = bytes(raw)
     elif kind == 3 and tensor.raw_data:
         values = [rng.choice(EXTREMES) for _ in range(len(tensor.raw_data) // 8)]
-        tensor.raw_data = b"".join(
-            (value % 2**64).to_bytes(8, "little") for value in values
-        ) or tensor.raw_data
+        tensor.raw_data = (
+            b"".join((value % 2**64).to_bytes(8, "little") for value in values) or tensor.raw_data
+        )
