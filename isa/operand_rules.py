@@ -55,6 +55,9 @@ def _check_load(load: Load, config: AcceleratorConfig) -> None:
         raise ProgramError(f"memory must be one of {', '.join(loadable)}, not {load.memory.name}")
     if not load.written_entries:
         raise ProgramError("entries, pad_left and pad_right are 0, so nothing is written")
+    padding = load.pad_left | load.pad_right | load.pad_top | load.pad_bottom
+    if load.memory is Memory.LUT and padding:
+        raise ProgramError("a look-up table takes no padding, which is written in one cycle")
 
 
 def _check_vector(vector: Vector) -> None:

@@ -126,7 +126,7 @@ class RandomInstructions:
         if self._below(4) == 0 and memory is not Memory.PRM:
             fields = self._draw_rows(memory, self._regions.results)
         load = Load(memory=memory, dst=0, **fields)
-        if self._below(2):
+        if memory is not Memory.LUT and self._below(2):
             load = self._padded(load)
         walk = _Walk(strides=(), below=0, above=load.written_entries - 1)
         return replace(load, dst=self._place(memory, walk))

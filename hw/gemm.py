@@ -1,0 +1,189 @@
+"""The gemm engine: sequencer, multiplier array, and accumulation into `acc`."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from tilewright.hw.array import MultiplierArray, join, lanes
+from tilewright.hw.component import Unit
+from tilewright.hw.layouts import instruction_layout, uop_layout
+from tilewright.hw.pipeline import delayed
+from tilewright.hw.scratchpad import ReadPort, WritePort
+from tilewright.hw.sequencer import Sequencer, mark_runs
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.instructions import Gemm, GemmUop
+from tilewright.isa.memories import Engine
+from tilewright.isa.timing import GEMM_FIXED_STAGES
+
+#: Width of an accumulator.
+_ACC_BITS = 32
+#: Stages, counted from the issue of a step: its operands leave the scratchpads, its products have
+#: passed an adder tree without levels, its run is written.
+_READ_STAGE = 3
+_SUM_STAGE = 6
+assert GEMM_FIXED_STAGES == _SUM_STAGE + 3, "the pipeline must have the depth that isa/ states"
+
+
+class GemmEngine(Unit):
+    """Multiplies blocks as `Gemm` says; a step issued in cycle c is written `gemm_stages` later.
+
+    Nothing stalls. Products of one run are summed in a register; a run that returns to an
+    accumulator whose last write the read has missed takes that value from the pipeline.
+
+    Attributes
+    ----------
+    instruction
+        Instructions come in; one is started in the cycle of the handshake.
+    finish, signal
+        In the cycle in which an instruction finishes, and the engines it gives tokens to.
+    executing, issuing
+        An instruction has started and its last step has not been issued; a step is issued.
+    guop, inp, wgt
+        Scratchpads that are read.
+    acc_read, acc_write
+        Banks of `acc`.
+    """
+
+    def __init__(self, config: AcceleratorConfig) -> None:
+        self._config = config
+        self._control = data.StructLayout(
+            {
+                "valid": unsigned(1),
+                "begins_run": unsigned(1),
+                "ends_run": unsigned(1),
+                "finishes": unsigned(1),
+                "accumulate": unsigned(1),
+                "signal": unsigned(len(Engine)),
+                "dst": unsigned(config.acc_index_bits),
+            }
+        )
+        acc_bits = _ACC_BITS * config.batch * config.block_out
+        bank = config.acc_bank_entries
+        uop_bits = uop_layout(GemmUop, config).size
+        row_bits = 8 * config.block_in
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(instruction_layout(Gemm, config))),
+                "finish": Out(1),
+                "signal": Out(len(Engine)),
+                "executing": Out(1),
+                "issuing": Out(1),
+                "guop": Out(ReadPort(entries=config.gemm_uop_entries, entry_bits=uop_bits)),
+                "inp": Out(
+                    ReadPort(entries=config.inp_entries, entry_bits=row_bits * config.batch)
+                ),
+                "wgt": Out(
+                    ReadPort(entries=config.wgt_entries, entry_bits=row_bits * config.block_out)
+                ),
+                "acc_read": Out(ReadPort(entries=bank, entry_bits=acc_bits)).array(2),
+                "acc_write": Out(WritePort(entries=bank, lanes=1, lane_bits=acc_bits)).array(2),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the circuit."""
+        m = Module()
+        config = self._config
+        m.submodules.sequencer = sequencer = Sequencer(Gemm, config)
+        m.submodules.array = array = MultiplierArray(config)
+        wiring.connect(m, wiring.flipped(self.instruction), sequencer.instruction)
+        m.d.comb += [
+            self.executing.eq(~sequencer.instruction.ready),
+            self.issuing.eq(sequencer.valid),
+        ]
+        addressed = self._address(m, sequencer)
+        m.d.sync += [array.operands.eq(self.inp.data), array.weights.eq(self.wgt.data)]
+        read = mark_runs(m, addressed)
+        tree_levels = (config.block_in - 1).bit_length()
+        summed = delayed(m, read, _SUM_STAGE + tree_levels - _READ_STAGE, name="control")
+        self._accumulate(m, summed, list(array.sums))
+        return m
+
+    def _address(self, m: Module, sequencer: Sequencer) -> Any:
+        """Read the micro-op, add its indices, and read the scratchpads."""
+        step, current = sequencer.step, sequencer.current
+        uop = uop_layout(GemmUop, self._config)(self.guop.data)
+        begin = Signal(step.shape())
+        issued = Signal(self._control)
+        addressed = Signal(self._control)
+        m.d.comb += [
+            self.guop.enable.eq(sequencer.valid),
+            self.guop.address.eq(step.uop),
+            self.inp.enable.eq(addressed.valid),
+            self.wgt.enable.eq(addressed.valid),
+        ]
+        m.d.sync += [
+            begin.eq(step),
+            issued.valid.eq(sequencer.valid),
+            issued.accumulate.eq(current.accumulate),
+            issued.signal.eq(current.signal),
+            issued.begins_run.eq(step.first),
+            issued.ends_run.eq(step.last),
+            issued.finishes.eq(step.last),
+            addressed.eq(issued),
+            addressed.dst.eq(uop.dst + begin.dst),
+            self.inp.address.eq(uop.src + begin.src),
+            self.wgt.address.eq(uop.wgt + begin.wgt),
+        ]
+        return addressed
+
+    def _accumulate(self, m: Module, summed: Any, sums: list[Value]) -> None:
+        """Sum the products of a run, then add them to the accumulators, or overwrite these."""
+        config = self._config
+        bank = config.acc_bank_entries
+        width = _ACC_BITS * len(sums)
+        runs = [Signal(signed(_ACC_BITS), name=f"run_{i}") for i in range(len(sums))]
+        for run, term in zip(runs, sums, strict=True):
+            m.d.sync += run.eq(Mux(summed.begins_run, 0, run) + term)
+        ended = Signal(self._control)
+        added = Signal(self._control)
+        written = Signal(self._control)
+        upper = Signal()
+        index = Signal(range(bank))
+        m.d.sync += [
+            ended.eq(summed),
+            ended.valid.eq(summed.valid & summed.ends_run),
+            upper.eq(summed.dst >= bank),
+            index.eq(Mux(summed.dst >= bank, summed.dst - bank, summed.dst)),
+            added.eq(ended),
+            written.eq(added),
+        ]
+        results = Signal(width)
+        previous_results = Signal(width)
+        m.d.sync += previous_results.eq(results)
+        missed = Signal()
+        stored = Signal(width)
+        m.d.sync += missed.eq(written.valid & (written.dst == ended.dst))
+        m.d.comb += stored.eq(
+            Mux(
+                missed,
+                previous_results,
+                Mux(
+                    delayed(m, upper, 1, name="read_upper"),
+                    self.acc_read[1].data,
+                    self.acc_read[0].data,
+                ),
+            )
+        )
+        held = [delayed(m, run, 1, name="held") for run in runs]
+        totals = [
+            Mux(added.accumulate, old, 0) + run
+            for old, run in zip(lanes(stored, _ACC_BITS), held, strict=True)
+        ]
+        m.d.sync += results.eq(join(totals, _ACC_BITS))
+        write_index = delayed(m, index, 2, name="write_index")
+        write_upper = delayed(m, upper, 2, name="write_upper")
+        for number in range(2):
+            m.d.comb += [
+                self.acc_read[number].enable.eq(ended.valid & (upper == number)),
+                self.acc_read[number].address.eq(index),
+                self.acc_write[number].enable.eq(written.valid & (write_upper == number)),
+                self.acc_write[number].address.eq(write_index),
+                self.acc_write[number].data.eq(results),
+            ]
+        m.d.comb += [
+            self.finish.eq(written.valid & written.finishes),
+            self.signal.eq(written.signal),
+        ]

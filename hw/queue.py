@@ -1,0 +1,64 @@
+"""A first-in first-out queue whose entries can be read in the cycle after they were written."""
+
+from amaranth.hdl import Module, Mux, ShapeLike, Signal
+from amaranth.lib import memory, stream
+from amaranth.lib.wiring import In, Out
+
+from tilewright.hw.component import Unit
+
+
+class Queue(Unit):
+    """Queue of `depth` entries in distributed memory, read without delay.
+
+    `level` counts the entries; both handshakes depend on registers only.
+
+    Attributes
+    ----------
+    write
+        Entries come in; ready while there is room.
+    read
+        Entries go out; valid from the cycle after the write.
+    level
+        Number of entries.
+    """
+
+    def __init__(self, shape: ShapeLike, depth: int) -> None:
+        self._shape = shape
+        self._depth = depth
+        super().__init__(
+            {
+                "write": In(stream.Signature(shape)),
+                "read": Out(stream.Signature(shape)),
+                "level": Out(range(depth + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the circuit."""
+        m = Module()
+        m.submodules.storage = storage = memory.Memory(
+            shape=self._shape, depth=self._depth, init=[]
+        )
+        write_port = storage.write_port()
+        read_port = storage.read_port(domain="comb")
+        tail = Signal(range(self._depth))
+        head = Signal(range(self._depth))
+        written = Signal()
+        taken = Signal()
+        m.d.comb += [
+            self.write.ready.eq(self.level != self._depth),
+            self.read.valid.eq(self.level != 0),
+            written.eq(self.write.valid & self.write.ready),
+            taken.eq(self.read.valid & self.read.ready),
+            write_port.en.eq(written),
+            write_port.addr.eq(tail),
+            write_port.data.eq(self.write.payload),
+            read_port.addr.eq(head),
+            self.read.payload.eq(read_port.data),
+        ]
+        m.d.sync += self.level.eq(self.level + written - taken)
+        with m.If(written):
+            m.d.sync += tail.eq(Mux(tail == self._depth - 1, 0, tail + 1))
+        with m.If(taken):
+            m.d.sync += head.eq(Mux(head == self._depth - 1, 0, head + 1))
+        return m

