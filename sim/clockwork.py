@@ -7,8 +7,7 @@ clock that ticks, and the result does not depend on that order.
 """
 
 from collections import deque
-from itertools import chain
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -28,17 +27,9 @@ _ENGINES = tuple(
 )
 
 
-class _Record(NamedTuple):
-    """When an engine could start an instruction, and did."""
-
-    #: Cycle after the last step of the instruction before.
-    idle_from: int
-    #: Cycle from which all tokens could be taken.
-    supplied: int
-    #: Giver of the token that came last.
-    token_giver: int
-    start: int
-    execution: Execution
+#: Values noted of each instruction: the cycle after the last step of the one before, the cycle from
+#: which all tokens could be taken, the giver of the last token, the start; and the execution.
+_NOTED = 4 + len(Execution._fields)
 
 
 def simulate_timing(program: Program) -> Timeline:
@@ -72,7 +63,8 @@ class _Clockwork:
         #: First cycle in which each token can be taken, by taker and giver.
         self._tokens: list[list[deque[int]]] = [[deque() for _ in Engine] for _ in Engine]
         self._dispatched: list[int] = []
-        self._records: list[_Record | None] = [None] * len(instructions)
+        #: Notes of all instructions in one flat list, which the garbage collector need not visit.
+        self._notes = [0] * (_NOTED * len(instructions))
 
     def run(self) -> Timeline:
         for position, instruction in enumerate(self._instructions[:-1]):
@@ -131,19 +123,20 @@ class _Clockwork:
         start = max(self._dispatched[position] + QUEUE_CYCLES, supplied, clock.free_from)
         execution = clock.execute(instruction, start)
         self._starts[engine].append(start)
-        self._records[position] = _Record(idle_from, supplied, token_giver, start, execution)
+        self._note(position, idle_from, supplied, token_giver, start, *execution)
         return execution.finish
+
+    def _note(self, position: int, *values: int) -> None:
+        self._notes[position * _NOTED : (position + 1) * _NOTED] = values
 
     def _timeline(self) -> Timeline:
         last = len(self._instructions) - 1
         arrival = self._fetch.arrival(last, self._dispatched)
-        records = [record for record in self._records if record is not None]
-        cycles = max(arrival, *(record.execution.finish for record in records), 0) + FINISH_CYCLES
-        finish = Execution(last_step=cycles, finish=cycles, busy=0, memory_wait=0, dram_bytes=0)
-        records.append(_Record(cycles, 0, NO_ENGINE, cycles, finish))
-        values = chain.from_iterable(chain(record[:-1], record.execution) for record in records)
-        table = np.fromiter(values, np.int64).reshape(len(records), -1).T
-        idle_from, supplied, token_giver, start, last_step, finishes, busy, memory, moved = table
+        finishes = self._notes[4 + Execution._fields.index("finish") :: _NOTED]
+        cycles = max(arrival, *finishes) + FINISH_CYCLES
+        self._note(last, cycles, 0, NO_ENGINE, cycles, *Execution(cycles, cycles, 0, 0, 0))
+        table = np.array(self._notes).reshape(-1, _NOTED).T
+        idle_from, supplied, token_giver, start, last_step, finish, busy, memory, moved = table
         dispatch = np.array([*self._dispatched, cycles])
         fetched = np.maximum(idle_from, dispatch + QUEUE_CYCLES)
         fetched[-1] = cycles
@@ -155,7 +148,7 @@ class _Clockwork:
             dispatch=dispatch,
             start=start,
             last_step=last_step,
-            finish=finishes,
+            finish=finish,
             fetch_wait=fetched - idle_from,
             token_wait=ready - fetched,
             token_giver=np.where(ready > fetched, token_giver, NO_ENGINE).astype(np.int8),

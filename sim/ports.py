@@ -127,7 +127,8 @@ def _after_load(transfer: Transfer, state: PortState, config: AcceleratorConfig)
     in_flight, slot = len(bursts), 0
     latency, gap = config.dram.read_latency_cycles, config.dram.read_gap_cycles
     address = LOAD_START_CYCLES - 1
-    for padding, beats, steps in transfer.bursts:
+    shapes = zip(transfer.paddings, transfer.beats, transfer.data_steps, strict=True)
+    for padding, beats, steps in shapes:
         # conditions instead of max: this is the innermost loop of the simulator
         left = bursts[slot]
         address = (left if left > address else address) + 1
@@ -147,7 +148,7 @@ def _after_store(transfer: Transfer, state: PortState, config: AcceleratorConfig
     bursts, step = list(state.bursts), state.port
     in_flight, slot = len(bursts), 0
     response, gap = response_cycles(config), config.dram.write_gap_cycles
-    for _, _, steps in transfer.bursts:
+    for steps in transfer.data_steps:
         answered = bursts[slot] + response
         step += gap
         step = (answered if answered > step else step) + steps

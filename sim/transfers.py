@@ -6,7 +6,7 @@ shapes of a whole network are few and are made once.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import Load, Store
@@ -14,28 +14,22 @@ from tilewright.isa.memories import Memory
 from tilewright.isa.timing import cycles_per_entry
 
 
-class Burst(NamedTuple):
-    """Consecutive beats of one row."""
-
-    #: Padding entries that are written before its data; none for a store.
-    padding: int
-    #: Beats on the port.
-    beats: int
-    #: Cycles in which its data moves between data buffer and scratchpad.
-    steps: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transfer:
-    """All bursts of one instruction, in order."""
+    """All bursts of one instruction, in order: consecutive beats of one row each."""
 
-    bursts: tuple[Burst, ...]
+    #: Per burst the padding entries that are written before its data; none for a store.
+    paddings: tuple[int, ...]
+    #: Per burst the beats on the port.
+    beats: tuple[int, ...]
+    #: Per burst the cycles in which its data moves between data buffer and scratchpad.
+    data_steps: tuple[int, ...]
     #: Padding entries after the last burst.
     padding_after: int
-    #: Steps of all data and padding.
-    steps: int
     #: Bytes that are moved.
     data_bytes: int
+    #: Steps of all data and padding.
+    steps: int
 
 
 #: Everything that decides the bursts of a transfer: address and strides modulo the longest burst.
@@ -82,7 +76,8 @@ def make_transfer(key: TransferKey, config: AcceleratorConfig) -> Transfer:
     width = left + entries + right
     beats_per_entry, entries_per_beat = cycles_per_entry(Memory(memory), config)
     entry_bytes = beats_per_entry * config.port_bytes // entries_per_beat
-    bursts: list[Burst] = []
+    paddings: list[int] = []
+    bursts: list[tuple[int, int]] = []
     cuts: dict[int, list[tuple[int, int]]] = {}
     padding = 0
     for plane in range(planes):
@@ -92,16 +87,20 @@ def make_transfer(key: TransferKey, config: AcceleratorConfig) -> Transfer:
             begin = (address + plane * plane_stride + row * row_stride) % config.burst_bytes
             if begin not in cuts:
                 cuts[begin] = [*_row_bursts(begin, entries * entry_bytes, entry_bytes, config)]
-            for beats, steps in cuts[begin]:
-                bursts.append(Burst(padding, beats, steps))
+            for burst in cuts[begin]:
+                bursts.append(burst)
+                paddings.append(padding)
                 padding = 0
             padding += right
         padding += bottom * width
+    data_steps = tuple(steps for _, steps in bursts)
     return Transfer(
-        bursts=tuple(bursts),
+        paddings=tuple(paddings),
+        beats=tuple(beats for beats, _ in bursts),
+        data_steps=data_steps,
         padding_after=padding,
-        steps=sum(burst.padding + burst.steps for burst in bursts) + padding,
         data_bytes=planes * rows * entries * entry_bytes,
+        steps=sum(paddings) + sum(data_steps) + padding,
     )
 
 
