@@ -1,0 +1,1 @@
+"""Tensor expressions, schedules and loop nests: operators declared once, arranged per target."""

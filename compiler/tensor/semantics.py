@@ -1,0 +1,163 @@
+"""What operators, conversions and functions do to single values; the definition for every target.
+
+Values are Python's `bool`, `int` and `float`. A float32 result is the float64 result rounded to
+float32, which for ``+ - * /`` and the square root is the correctly rounded one.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from functools import cache
+
+from typing_extensions import assert_never
+
+from tilewright.compiler.tensor.operations import Function, Number, Operator
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.isa.errors import InputError
+
+_FLOAT32 = struct.Struct("f")
+
+
+def _round_to_float32(value: float) -> float:
+    try:
+        (rounded,) = _FLOAT32.unpack(_FLOAT32.pack(value))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return float(rounded)
+
+
+@cache
+def fitter(dtype: ScalarType) -> Callable[[Number], Number]:
+    """Return what brings an exact result into `dtype`: wrapping around or rounding."""
+    if dtype.is_integer:
+        low, high = dtype.limits
+        size = high - low + 1
+        return lambda value: value if low <= value <= high else (int(value) - low) % size + low
+    return _round_to_float32 if dtype is ScalarType.FLOAT32 else lambda value: value
+
+
+@cache
+def converter(dtype: ScalarType) -> Callable[[Number], Number]:
+    """Return what `Cast` to `dtype` does; it raises InputError for a float that does not fit."""
+    fit = fitter(dtype)
+    if dtype is ScalarType.BOOL:
+        return lambda value: value != 0
+    if dtype.is_float:
+        return lambda value: fit(float(value))
+
+    def convert(value: Number) -> Number:
+        if not isinstance(value, float):
+            return fit(int(value))
+        if not math.isfinite(value) or fit(int(value)) != int(value):
+            raise InputError(f"{value!r} does not fit into {dtype}")
+        return int(value)
+
+    return convert
+
+
+def _divide(left: Number, right: Number) -> Number:
+    if right:
+        return left / right
+    sign = math.copysign(1.0, left) * math.copysign(1.0, right)
+    return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, sign)
+
+
+def _floor_divide(left: Number, right: Number) -> Number:
+    if right == 0:
+        raise InputError(f"{left} is divided by zero")
+    return left // right
+
+
+def _modulo(left: Number, right: Number) -> Number:
+    if right == 0:
+        raise InputError(f"{left} is divided by zero")
+    return left % right
+
+
+def _shift(value: Number, amount: Number) -> tuple[int, int]:
+    if not 0 <= amount < 64:
+        raise InputError(f"{value} is shifted by {amount}, which is not in 0..63")
+    return int(value), int(amount)
+
+
+def _shift_left(left: Number, right: Number) -> Number:
+    value, amount = _shift(left, right)
+    return value << amount
+
+
+def _shift_right(left: Number, right: Number) -> Number:
+    value, amount = _shift(left, right)
+    return value >> amount
+
+
+_OPERATORS: dict[Operator, Callable[[Number, Number], Number]] = {
+    Operator.ADD: lambda left, right: left + right,
+    Operator.SUBTRACT: lambda left, right: left - right,
+    Operator.MULTIPLY: lambda left, right: left * right,
+    Operator.DIVIDE: _divide,
+    Operator.FLOOR_DIVIDE: _floor_divide,
+    Operator.MODULO: _modulo,
+    Operator.MINIMUM: lambda left, right: right if right < left else left,
+    Operator.MAXIMUM: lambda left, right: right if left < right else left,
+    Operator.SHIFT_LEFT: _shift_left,
+    Operator.SHIFT_RIGHT: _shift_right,
+    Operator.LESS: lambda left, right: left < right,
+    Operator.LESS_EQUAL: lambda left, right: left <= right,
+    Operator.EQUAL: lambda left, right: left == right,
+    Operator.NOT_EQUAL: lambda left, right: left != right,
+    Operator.AND: lambda left, right: left and right,
+    Operator.OR: lambda left, right: left or right,
+}
+
+
+def operation(operator: Operator, dtype: ScalarType) -> Callable[[Number, Number], Number]:
+    """Return what `operator` does to two values of `dtype`."""
+    exact = _OPERATORS[operator]
+    if not (dtype.is_integer or dtype is ScalarType.FLOAT32):
+        return exact
+    fit = fitter(dtype)
+    return lambda left, right: fit(exact(left, right))
+
+
+def round_shift(value: int, shift: int) -> int:
+    """Divide by ``2**shift``, rounding half to even."""
+    value, shift = _shift(value, shift)
+    if shift == 0:
+        return value
+    return (value + (1 << (shift - 1)) - 1 + ((value >> shift) & 1)) >> shift
+
+
+def call(function: Function, dtype: ScalarType, arguments: tuple[Number, ...]) -> Number:
+    """Apply `function` to values of `dtype`."""
+    value = arguments[0]
+    match function:
+        case Function.NOT:
+            return not value
+        case Function.ABSOLUTE:
+            return fitter(dtype)(abs(value))
+        case Function.ROUND_SHIFT:
+            return round_shift(int(value), int(arguments[1]))
+        case _:
+            return fitter(dtype)(_float_function(function, float(value)))
+
+
+def _float_function(function: Function, value: float) -> float:
+    match function:
+        case Function.FLOOR:
+            return float(math.floor(value)) if math.isfinite(value) else value
+        case Function.ROUND_HALF_EVEN:
+            return float(round(value)) if math.isfinite(value) else value
+        case Function.SQRT:
+            return math.sqrt(value) if value >= 0 else math.nan
+        case Function.EXP:
+            return math.exp(value) if value < 709 else math.inf
+        case Function.LOG:
+            return math.log(value) if value > 0 else (-math.inf if value == 0 else math.nan)
+        case Function.TANH:
+            return math.tanh(value)
+        case Function.ERF:
+            return math.erf(value)
+        case Function.NOT | Function.ABSOLUTE | Function.ROUND_SHIFT:
+            raise AssertionError(f"{function} is not a function of floating point alone")
+        case _:
+            assert_never(function)
