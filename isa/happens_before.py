@@ -1,6 +1,6 @@
 """Which instructions have finished before which start, under any timing; deadlocks; token counts.
 
-The machine guarantees this order and no other:
+A program may rely on this order, and not on what pipelines and memory ports guarantee beyond it:
 
 - an engine starts its instructions in program order, and finishes them in program order;
 - an instruction starts before it finishes;

@@ -34,10 +34,10 @@ class LastUses:
         for other, last in self._last.items():
             if other is not engine:
                 before = last[units]
-                late = np.flatnonzero(before > self._order.finished(position, other))
-                if late.size:
-                    unit = int(units[late[0]])
-                    return unit, self._order.of_engine[other][int(before[late[0]]) - 1]
+                finished = self._order.finished(position, other)
+                if before.max(initial=0) > finished:
+                    late = int(np.argmax(before > finished))
+                    return int(units[late]), self._order.of_engine[other][int(before[late]) - 1]
         self._last[engine][units] = self._order.engine_position[position] + 1
         return None
 

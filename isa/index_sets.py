@@ -18,7 +18,7 @@ def mask_of(values: Indices, bits: int) -> int:
 def indices_of(mask: int) -> Indices:
     """List the indices of a mask in ascending order; the inverse of `mask_of`."""
     data = np.frombuffer(mask.to_bytes((mask.bit_length() + 7) // 8, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
+    return np.unpackbits(data, bitorder="little").nonzero()[0]
 
 
 def rotate(mask: int, distance: int, bits: int) -> int:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import struct
-import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -220,16 +219,19 @@ class Program:
         return cls(**_program_arguments(header, reader))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a program file; an interrupted write leaves the old file in place."""
+        """Write a program file; an interrupted or failed write leaves the old file in place.
+
+        Raises `ProgramError` where it cannot be written.
+        """
         target = Path(path)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self.to_bytes())
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            temporary.write_bytes(self.to_bytes())
+            temporary.replace(target)
+        except OSError as error:
+            raise ProgramError(f"cannot write program file {path}: {error.strerror}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -1,5 +1,6 @@
 """Programs check their regions, survive their file, and every other file is refused cleanly."""
 
+import errno
 import hashlib
 import json
 import random
@@ -80,11 +81,12 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     program = full_program()
 
     def full_disk(self: Path, target: Path) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr(Path, "replace", full_disk)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ProgramError) as caught:
         program.save(path)
+    assert str(caught.value) == f"cannot write program file {path}: disk full"
     assert [item.read_bytes() for item in tmp_path.iterdir()] == [b"old"]
 
 
