@@ -33,11 +33,11 @@ def stats_lines(stats: RunStats) -> list[str]:
 
 
 def layer_table(stats: RunStats) -> Table:
-    """Show per layer its cycles, its bound, how busy each engine was, and the longest wait."""
-    engines = tuple(f"{engine.name.lower()} busy" for engine in Engine)
+    """Show per layer its cycles, its bound, the busiest engine, and the longest wait."""
     return Table(
-        columns=("layer", "operator", "cycles", "share", "of bound", *engines, "longest wait"),
-        numbers=("cycles", "share", "of bound", *engines),
+        columns=("layer", "operator", "cycles", "share", "bound", "busiest", "longest wait"),
+        numbers=("cycles", "share", "bound"),
+        title="Layers (a cycle counts for the layer in the array, else for the one at work)",
         rows=tuple(_layer_row(layer, stats.cycles) for layer in stats.layers),
     )
 
@@ -58,13 +58,19 @@ def engine_table(stats: RunStats) -> Table:
         total = max(1, account.cycles)
         rows.append((engine.name.lower(), *(f"{part / total:.1%}" for part in parts)))
     states = ("busy", "for memory", "for engines", "for instructions", "drains", "done")
-    return Table(columns=("engine", *states), numbers=states, rows=tuple(rows))
+    return Table(
+        columns=("engine", *states),
+        numbers=states,
+        rows=tuple(rows),
+        title="Engines (share of the cycles: at work, waiting, draining, done)",
+    )
 
 
 def placement_table(placement: Sequence[Placement]) -> Table:
     """Show per operator where it runs and why."""
     return Table(
         columns=("node", "operator", "runs on", "because"),
+        title="Placement",
         rows=tuple(
             (item.node, item.operator, item.target.value, item.reason) for item in placement
         ),
@@ -157,14 +163,18 @@ def top_classes(values: Array, count: int = 5) -> list[tuple[int, float]]:
 
 def _layer_row(layer: LayerStats, run_cycles: int) -> tuple[str, ...]:
     if not layer.waits:
-        return (layer.name, layer.op, "host", *("",) * (3 + len(Engine)))
+        return (layer.name, layer.op, "host", "", "", "", "")
     share = layer.cycles / run_cycles if run_cycles else 0.0
-    known = layer.cycles and layer.ideal_cycles
-    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if known else "-"
-    busy = (f"{account.busy:,}" for account in layer.waits)
+    busiest = max(Engine, key=lambda engine: layer.waits[engine].busy)
     return (
-        layer.name, layer.op, f"{layer.cycles:,}", f"{share:.1%}", bound, *busy, longest_wait(layer)
-    )  # fmt: skip
+        layer.name,
+        layer.op,
+        f"{layer.cycles:,}",
+        f"{share:.1%}",
+        f"{layer.ideal_cycles:,}" if layer.ideal_cycles else "-",
+        f"{busiest.name.lower()} {layer.waits[busiest].busy:,}",
+        longest_wait(layer),
+    )
 
 
 def _engine_records(accounts: Sequence[EngineAccount]) -> dict[str, Any]:

@@ -89,15 +89,12 @@ def _layer_row(layer: LayerStats, run_cycles: int) -> str:
     share = layer.cycles / run_cycles if run_cycles else 0.0
     bar = f'<span class="bar" style="width:{120 * share:.1f}px"></span> {share:.1%}'
     if not layer.waits:
-        return _row(_cells(layer.name, layer.op) + '<td class="number">-</td><td>on the host</td>')
-    known = layer.cycles and layer.ideal_cycles
-    bound = f"{layer.ideal_cycles / layer.cycles:.0%}" if known else "-"
+        return _row(_cells(layer.name, layer.op) + '<td colspan="10">on the host</td>')
     return _row(
         _cells(layer.name, layer.op)
         + _numbers(layer.cycles)
         + f"<td>{bar}</td>"
         + _numbers(layer.ideal_cycles)
-        + f'<td class="number">{bound}</td>'
         + _numbers(layer.macs, layer.dram_bytes, *(account.busy for account in layer.waits))
         + _cells(longest_wait(layer))
     )
@@ -123,22 +120,10 @@ def _data(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: RunStat
         "cycles": max(1, stats.cycles),
         "engines": [engine.name.lower() for engine in Engine],
         "layers": layers,
-        "segments": [*_layer_bars(stats), *map(_plain, segments)],
+        "segments": [_plain(segment) for segment in segments],
     }
     # "<" could end the script element that the data stands in.
     return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _layer_bars(stats: RunStats) -> list[list[float]]:
-    """Return the row above the engines: the stretch of cycles that counts as each layer's."""
-    bars: list[list[float]] = []
-    begin = 0
-    accelerated = (layer for layer in stats.layers if layer.waits)
-    for index, layer in enumerate(accelerated):
-        if layer.cycles:
-            bars.append([-1, index, begin, begin + layer.cycles - 1, 1])
-        begin += layer.cycles
-    return bars
 
 
 def _plain(segment: Segment) -> list[float]:

@@ -56,7 +56,7 @@ class RunResult:
     def save_trace(self, path: PathLike) -> None:
         """Write a trace that opens in Perfetto."""
         self._require_cycles()
-        trace = render_trace(self.compiled, self.timelines, self.stats)
+        trace = render_trace(self.compiled, self.timelines)
         write_atomically(path, trace.encode())
 
     def _require_cycles(self) -> None:

@@ -10,6 +10,7 @@ from typing_extensions import assert_never
 from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, HostStep
 from tilewright.compiler.graph import Node
 from tilewright.isa.memories import Engine
+from tilewright.runtime.ownership import layer_ownership
 from tilewright.sim.timeline import EngineAccount, Timeline
 
 
@@ -17,9 +18,8 @@ from tilewright.sim.timeline import EngineAccount, Timeline
 class LayerStats:
     """One kernel of the accelerator, or one operator of the host.
 
-    Layers overlap: while the array finishes one, the load engine is busy with the next. A layer's
-    `cycles` count from the end of the layers before it to its own end, so that they add up to the
-    cycles of the run.
+    Layers overlap; `tilewright.runtime.ownership` says which cycle counts for which layer. The
+    cycles of all layers add up to those of the run.
     """
 
     name: str
@@ -113,24 +113,17 @@ def _host_layer(node: Node) -> LayerStats:
 
 
 def _accelerator_layers(step: AcceleratorStep, timeline: Timeline) -> list[LayerStats]:
-    layer_of = np.asarray(step.program.layer_of_instruction, dtype=np.int64)
-    if not layer_of.size:
-        layer_of = np.full(len(step.program.instructions), -1)
-    ends = np.zeros(len(step.layers), dtype=np.int64)
-    known = layer_of >= 0
-    np.maximum.at(ends, layer_of[known], timeline.finish[known])
-    ends = np.maximum.accumulate(ends)
-    ends[-1:] = timeline.cycles
-    cycles = np.diff(ends, prepend=0)
+    layer_of = step.program.layer_of_instruction or (-1,) * len(step.program.instructions)
+    ownership = layer_ownership(timeline, layer_of)
     stats = []
     for index, layer in enumerate(step.layers):
-        mine = layer_of == index
+        mine = np.asarray(layer_of) == index
         stats.append(
             LayerStats(
                 name=layer.name,
                 op=layer.operator,
                 device="accelerator",
-                cycles=int(cycles[index]),
+                cycles=int(ownership.cycles[ownership.layer == index].sum()),
                 ideal_cycles=layer.ideal_cycles,
                 macs=layer.macs,
                 dram_bytes=int(timeline.dram_bytes[mine].sum()),

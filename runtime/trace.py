@@ -6,7 +6,7 @@ from typing import Any
 
 from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph
 from tilewright.isa.memories import Engine
-from tilewright.runtime.stats import RunStats
+from tilewright.runtime.ownership import layer_ownership, work_spans
 from tilewright.sim.timeline import Timeline
 from tilewright.sim.token_pairs import token_pairs
 
@@ -15,7 +15,7 @@ _PROCESS = 1
 _LAYERS = 0
 
 
-def render_trace(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: RunStats) -> str:
+def render_trace(compiled: CompiledGraph, timelines: Sequence[Timeline]) -> str:
     """Return the trace: a track of layers, and one per engine with its instructions and waits.
 
     Times are microseconds at the clock of the configuration; the cycles stand in the arguments.
@@ -23,11 +23,12 @@ def render_trace(compiled: CompiledGraph, timelines: Sequence[Timeline], stats: 
     events = [_name("process_name", _LAYERS, f"{compiled.graph.name} on {compiled.config.name}")]
     events.append(_name("thread_name", _LAYERS, "layers"))
     events += [_name("thread_name", 1 + engine, engine.name.lower()) for engine in Engine]
-    slices = [*_layer_slices(stats)]
+    slices: list[_Slice] = []
     arrows: list[_Arrow] = []
     steps = [step for step in compiled.steps if isinstance(step, AcceleratorStep)]
     begin = 0
     for step, timeline in zip(steps, timelines, strict=True):
+        slices += _layer_slices(step, timeline, begin)
         slices += _instruction_slices(step, timeline, begin)
         arrows += _token_arrows(step, timeline, begin)
         begin += timeline.cycles
@@ -44,24 +45,27 @@ _Slice = tuple[int, str, int, int, dict[str, Any]]
 _Arrow = tuple[int, int, int, int]
 
 
-def _layer_slices(stats: RunStats) -> Iterator[_Slice]:
-    begin = 0
-    for layer in stats.layers:
-        if layer.cycles:
-            arguments = {"operator": layer.op, "bound": layer.ideal_cycles, "macs": layer.macs}
-            yield _LAYERS, layer.name, begin, layer.cycles, arguments
-        begin += layer.cycles
+def _layer_slices(step: AcceleratorStep, timeline: Timeline, begin: int) -> Iterator[_Slice]:
+    """Yield the stretches of cycles that count for each layer."""
+    ownership = layer_ownership(timeline, step.program.layer_of_instruction)
+    for first, cycles, owner in zip(
+        ownership.begin.tolist(), ownership.cycles.tolist(), ownership.layer.tolist(), strict=True
+    ):
+        if owner >= 0:
+            layer = step.layers[owner]
+            arguments = {"operator": layer.operator, "bound": layer.ideal_cycles}
+            yield _LAYERS, layer.name, begin + first, cycles, arguments
 
 
 def _instruction_slices(step: AcceleratorStep, timeline: Timeline, begin: int) -> Iterator[_Slice]:
     layers = step.program.layer_of_instruction
+    first, last = work_spans(timeline)
     for position, instruction in enumerate(step.program.instructions):
         if timeline.engine[position] < 0:
             continue
         track = 1 + int(timeline.engine[position])
-        # a load may start while the one before it is being written: its slice begins after that
-        cycles = int(timeline.busy[position] + timeline.memory_wait[position])
-        start = int(timeline.last_step[position]) + 1 - cycles
+        start = int(first[position])
+        cycles = int(last[position]) + 1 - start
         drain, tokens = int(timeline.drain[position]), int(timeline.token_wait[position])
         if tokens:
             giver = Engine(int(timeline.token_giver[position])).name.lower()
