@@ -85,7 +85,7 @@ def load_and_compile(
     terminal: Terminal,
 ) -> CompiledModel:
     """Read a model file and compile it."""
-    with terminal.stage(f"reading {path}"):
+    with terminal.stage(f"reading {path.name}"):
         model = load(path)
     with terminal.stage(f"compiling for {config.name}"):
         return compile_model(model, config, progress=terminal.detail)
@@ -99,7 +99,7 @@ def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> Compil
     """
     if not has_signature(arguments.model):
         return load_and_compile(arguments.model, chosen_config(arguments), terminal)
-    with terminal.stage(f"loading {arguments.model}"):
+    with terminal.stage(f"loading {arguments.model.name}"):
         compiled = CompiledModel.load(arguments.model)
     if arguments.config or arguments.changes:
         base = compiled.config if arguments.config is None else parse_config(arguments.config)

@@ -51,7 +51,11 @@ class Terminal:
 
     def message(self, text: str) -> None:
         """Print what the user must know besides the result."""
-        sys.stderr.write(f"{text}\n")
+        if self._error.is_terminal:
+            # Through the console, so that a moving bar stays below the text.
+            self._error.print(text, soft_wrap=True)
+        else:
+            sys.stderr.write(f"{text}\n")
 
     def detail(self, text: str) -> None:
         """Print what ``-v`` asks for."""

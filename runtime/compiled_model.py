@@ -23,7 +23,7 @@ from tilewright.runtime.model_file import load_compiled, save_compiled
 from tilewright.runtime.result import RunResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledModel:
     """An integer graph compiled for one configuration."""
 

@@ -15,7 +15,7 @@ from tilewright.runtime.files import PathLike
 from tilewright.runtime.model_file import has_signature
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
     """A quantised network as its integer graph.
 
