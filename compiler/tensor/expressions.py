@@ -97,12 +97,14 @@ class _Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Const(_Arithmetic):
-    """A number of a type that can hold it."""
+    """A number of a type that can hold it; floating point is rounded to its type."""
 
     value: Number
     dtype: ScalarType
 
     def __post_init__(self) -> None:
+        if self.dtype.is_float:
+            object.__setattr__(self, "value", float(self.dtype.numpy.type(self.value)))
         if self.dtype.is_integer:
             low, high = self.dtype.limits
             fits = isinstance(self.value, int) and low <= self.value <= high
@@ -283,6 +285,10 @@ class Tensor:
     def __getitem__(self, indices: Operand | tuple[Operand, ...]) -> Expr:
         given = indices if isinstance(indices, tuple) else (indices,)
         return Load(self, tuple(literal(index, ScalarType.INDEX) for index in given))
+
+    def at(self, *indices: Operand) -> Expr:
+        """Return the element at `indices`, however many axes there are."""
+        return self[indices]
 
     def __str__(self) -> str:
         place = "" if self.scope == "global" else f" in {self.scope}"

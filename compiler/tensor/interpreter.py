@@ -185,8 +185,6 @@ def _value(expr: Expr) -> Evaluate:
     match expr:
         case Const():
             constant = expr.value
-            if expr.dtype.is_float:
-                constant = semantics.fitter(expr.dtype)(constant)
             return lambda environment: constant
         case Var():
             name = expr.name

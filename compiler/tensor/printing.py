@@ -60,7 +60,10 @@ def _format(expr: Expr) -> tuple[str, int]:
     match expr:
         case Const():
             negative = not isinstance(expr.value, bool) and expr.value < 0
-            return str(expr.value).lower(), 8 if negative else _ATOM
+            text = (
+                str(expr.dtype.numpy.type(expr.value)) if expr.dtype.is_float else str(expr.value)
+            )
+            return text.lower(), 8 if negative else _ATOM
         case Var():
             return expr.name, _ATOM
         case Binary(Operator.MINIMUM | Operator.MAXIMUM):
