@@ -1,0 +1,1 @@
+"""The operators of the graph, each declared once as tensor expressions."""

@@ -1,0 +1,120 @@
+"""The declaration of any operator of the graph."""
+
+from typing_extensions import assert_never
+
+from tilewright.compiler import operators
+from tilewright.compiler.tensor.expressions import Tensor
+from tilewright.compiler.tensor.operators import (
+    convolution,
+    elementwise,
+    movement,
+    normalisation,
+    pooling,
+)
+
+
+def declare_operator(op: operators.Operator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    """Declare what `op` computes from `inputs`; it may take several stages called ``name.*``."""
+    match op:
+        case (
+            operators.Conv2d()
+            | operators.Add()
+            | operators.AveragePool2d()
+            | operators.Requantize()
+            | operators.Clip()
+            | operators.Lookup()
+            | operators.Softmax()
+        ):
+            return _integer(op, inputs, name)
+        case (
+            operators.MaxPool2d()
+            | operators.Reshape()
+            | operators.Transpose()
+            | operators.Slice()
+            | operators.Pad()
+            | operators.Concat()
+        ):
+            return _movement(op, inputs, name)
+        case (
+            operators.Quantize()
+            | operators.Dequantize()
+            | operators.DequantizeWeights()
+            | operators.Reinterpret()
+        ):
+            return _conversion(op, inputs, name)
+        case _:
+            return _float(op, inputs, name)
+
+
+def _integer(op: operators.IntegerOperator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    match op:
+        case operators.Conv2d():
+            image, weights, bias, multiplier, shift = inputs
+            return convolution.conv2d(op, image, weights, bias, multiplier, shift, name)
+        case operators.Add():
+            return elementwise.add(op, inputs[0], inputs[1], name)
+        case operators.AveragePool2d():
+            return pooling.average_pool(op, inputs[0], name)
+        case operators.Requantize():
+            return elementwise.requantize(op, inputs[0], name)
+        case operators.Clip():
+            return elementwise.clipped(op, inputs[0], name)
+        case operators.Lookup():
+            return elementwise.lookup(inputs[0], inputs[1], name)
+        case operators.Softmax():
+            return normalisation.softmax(op, inputs[0], inputs[1], name)
+        case _:
+            assert_never(op)
+
+
+def _movement(op: operators.MovementOperator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    match op:
+        case operators.MaxPool2d():
+            return pooling.max_pool(op, inputs[0], name)
+        case operators.Reshape():
+            return movement.reshape(op, inputs[0], name)
+        case operators.Transpose():
+            return movement.transpose(op, inputs[0], name)
+        case operators.Slice():
+            return movement.slice_of(op, inputs[0], name)
+        case operators.Pad():
+            return movement.pad(op, inputs[0], name)
+        case operators.Concat():
+            return movement.concat(op, inputs, name)
+        case _:
+            assert_never(op)
+
+
+def _conversion(op: operators.ConversionOperator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    match op:
+        case operators.Quantize():
+            return elementwise.quantize(op, inputs[0], name)
+        case operators.Dequantize():
+            return elementwise.dequantize(op, inputs[0], name)
+        case operators.DequantizeWeights():
+            return elementwise.dequantize_weights(op, inputs[0], inputs[1], inputs[2], name)
+        case operators.Reinterpret():
+            return elementwise.reinterpret(op, inputs[0], name)
+        case _:
+            assert_never(op)
+
+
+def _float(op: operators.FloatOperator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    x, bias = inputs[0], inputs[2] if len(inputs) == 3 else None
+    match op:
+        case operators.FloatConv2d():
+            return convolution.float_conv2d(op, x, inputs[1], bias, name)
+        case operators.FloatDense():
+            return convolution.dense(x, inputs[1], bias, name)
+        case operators.FloatAdd() | operators.FloatBias():
+            return elementwise.float_add(x, inputs[1], name)
+        case operators.FloatAveragePool2d():
+            return pooling.float_average_pool(op, x, name)
+        case operators.FloatClip():
+            return elementwise.clipped(op, x, name)
+        case operators.FloatSoftmax():
+            return normalisation.float_softmax(op, x, name)
+        case operators.FloatUnary():
+            return elementwise.unary(op, x, name)
+        case _:
+            assert_never(op)

@@ -1,0 +1,106 @@
+"""Operators that move or select elements."""
+
+from tilewright.compiler.operators import Concat, Pad, Padding, Pair, Reshape, Slice, Transpose
+from tilewright.compiler.tensor.build import all_of, constant, select
+from tilewright.compiler.tensor.declare import compute
+from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.operations import Number
+from tilewright.compiler.tensor.scalar_types import ScalarType
+
+
+def reshape(op: Reshape, x: Tensor, name: str) -> Tensor:
+    """Declare a row-major view with another shape."""
+
+    def element(*at: Expr) -> Expr:
+        position: Expr = constant(0, ScalarType.INDEX)
+        for index, extent in zip(at, op.shape, strict=True):
+            position = position * extent + index
+        source: list[Expr] = []
+        for extent in reversed(x.shape[1:]):
+            source.insert(0, position % extent)
+            position = position // extent
+        return x.at(position, *source) if x.shape else x.at()
+
+    return compute(op.shape, element, name)
+
+
+def transpose(op: Transpose, x: Tensor, name: str) -> Tensor:
+    """Declare a permutation of axes."""
+
+    def element(*at: Expr) -> Expr:
+        source = dict(zip(op.permutation, at, strict=True))
+        return x[tuple(source[axis] for axis in range(len(at)))]
+
+    return compute(tuple(x.shape[axis] for axis in op.permutation), element, name)
+
+
+def slice_of(op: Slice, x: Tensor, name: str) -> Tensor:
+    """Declare a regular selection."""
+    bounds = tuple(zip(op.begin, op.end, op.stride, strict=True))
+    shape = tuple(len(range(*bound)) for bound in bounds)
+
+    def element(*at: Expr) -> Expr:
+        places = zip(at, bounds, strict=True)
+        return x[tuple(index * stride + begin for index, (begin, _, stride) in places)]
+
+    return compute(shape, element, name)
+
+
+def pad(op: Pad, x: Tensor, name: str) -> Tensor:
+    """Declare a tensor with a border of one value."""
+    return bordered(x, op.before, op.after, op.value, name)
+
+
+def pad_image(image: Tensor, pads: Padding, value: Number, name: str) -> Tensor:
+    """Declare ``[N, H, W, C]`` with a border of `value`; without a border, the image itself."""
+    if not any(pads):
+        return image
+    top, left, bottom, right = pads
+    return bordered(image, (0, top, left, 0), (0, bottom, right, 0), value, name)
+
+
+def bordered(
+    x: Tensor, before: tuple[int, ...], after: tuple[int, ...], value: Number, name: str
+) -> Tensor:
+    """Declare `x` between so many elements of `value` along each axis."""
+    axes = tuple(zip(x.shape, before, after, strict=True))
+    fill = constant(value if x.dtype.is_float else int(value), x.dtype)
+
+    def element(*at: Expr) -> Expr:
+        source = tuple(index - ahead for index, ahead in zip(at, before, strict=True))
+        inside = []
+        for index, (extent, ahead, behind) in zip(source, axes, strict=True):
+            inside += [0 <= index] if ahead else []
+            inside += [index < extent] if behind else []
+        return select(all_of(*inside), x[source], fill)
+
+    return compute(tuple(map(sum, axes)), element, name)
+
+
+def concat(op: Concat, parts: tuple[Tensor, ...], name: str) -> Tensor:
+    """Declare tensors joined along an axis."""
+
+    def element(*at: Expr) -> Expr:
+        end = sum(part.shape[op.axis] for part in parts)
+        joined: Expr | None = None
+        for part in reversed(parts):
+            begin = end - part.shape[op.axis]
+            value = part.at(*at[: op.axis], at[op.axis] - begin, *at[op.axis + 1 :])
+            joined = value if joined is None else select(at[op.axis] < end, value, joined)
+            end = begin
+        assert joined is not None, "a concat has inputs"
+        return joined
+
+    extent = sum(part.shape[op.axis] for part in parts)
+    shape = parts[0].shape
+    return compute((*shape[: op.axis], extent, *shape[op.axis + 1 :]), element, name)
+
+
+def resize_nearest(image: Tensor, size: Pair, name: str) -> Tensor:
+    """Declare ``[N, H, W, C]`` at another size; row ``y`` is row ``floor(y * H / size[0])``."""
+    batch, height, width, channels = image.shape
+
+    def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        return image[n, y * height // size[0], x * width // size[1], c]
+
+    return compute((batch, *size, channels), element, name)
