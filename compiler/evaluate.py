@@ -68,9 +68,9 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     last_use = {name: index for index, node in enumerate(graph.nodes) for name in node.inputs}
     kept = {*graph.outputs, *graph.constants}
     values = _starting_values(graph, inputs)
-    samples = _samples(graph, inputs)
+    samples = _samples_per_node(graph, inputs)
     for index, node in enumerate(graph.nodes):
-        values[node.outputs[0]] = evaluate_node(graph, node, values, samples)
+        values[node.outputs[0]] = evaluate_node(graph, node, values, samples[node.name])
         for name in set(node.inputs) - kept:
             if last_use[name] == index:
                 del values[name]
@@ -80,9 +80,9 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def evaluate_all(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return every tensor of `graph` for `inputs`, which are as for `evaluate`."""
     values = _starting_values(graph, inputs)
-    samples = _samples(graph, inputs)
+    samples = _samples_per_node(graph, inputs)
     for node in graph.nodes:
-        values[node.outputs[0]] = evaluate_node(graph, node, values, samples)
+        values[node.outputs[0]] = evaluate_node(graph, node, values, samples[node.name])
     return values
 
 
@@ -133,6 +133,19 @@ def _samples(graph: Graph, inputs: Mapping[str, Array]) -> int:
     if len(samples) > 1:
         raise InputError(f"the inputs hold different numbers of samples: {sorted(samples)}")
     return samples.pop() if samples else 1
+
+
+def _samples_per_node(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, int]:
+    """Return how many times its batch each node computes; what no input reaches, only once."""
+    samples = _samples(graph, inputs)
+    reached = set(graph.inputs)
+    per_node = {}
+    for node in graph.nodes:
+        varies = not reached.isdisjoint(node.inputs)
+        per_node[node.name] = samples if varies else 1
+        if varies:
+            reached.update(node.outputs)
+    return per_node
 
 
 def _repeat_batch(op: Operator, samples: int) -> Operator:
@@ -187,7 +200,8 @@ def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
         case DequantizeWeights():
             return dequantize_weights(op, *operands)
         case Reinterpret(dtype=dtype):
-            return (x.view(np.uint8) ^ np.uint8(0x80)).view(dtype.numpy)
+            moved: Array = (x.view(np.uint8) ^ np.uint8(0x80)).view(dtype.numpy)
+            return moved
         case FloatConv2d():
             return convolve_float(op, *operands)
         case FloatDense():

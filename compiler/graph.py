@@ -99,7 +99,8 @@ class Graph:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tensors", MappingProxyType(dict(self.tensors)))
-        object.__setattr__(self, "constants", MappingProxyType(dict(self.constants)))
+        constants = {name: _read_only(values) for name, values in self.constants.items()}
+        object.__setattr__(self, "constants", MappingProxyType(constants))
         for name, tensor in self.tensors.items():
             if name != tensor.name:
                 raise ModelError(f"tensor {tensor.name!r} is filed under the name {name!r}")
@@ -108,7 +109,6 @@ class Graph:
         self._check_nodes()
 
     def _check_constant(self, name: str, values: Array) -> None:
-        values.flags.writeable = False
         declared = self._tensor(name, "constant").type
         if declared.shape != values.shape or declared.dtype.numpy != values.dtype:
             raise ModelError(
@@ -181,6 +181,12 @@ class Graph:
             for name in node.inputs
         )
         return f"{outputs} = {type(node.op).__name__}({operands}){attributes(node.op)}"
+
+
+def _read_only(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def attributes(op: Operator) -> str:

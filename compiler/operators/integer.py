@@ -48,6 +48,10 @@ class Add:
     their ratio is the best rational approximation of ``a_scale / b_scale``; ``bias`` is
     ``-(a_zero_point * a_coefficient + b_zero_point * b_coefficient)``.
 
+    Distance from the rounded real sum: at most one step. With scales drawn at random over five
+    decades, and a result scale within a factor of 3 of the larger one, 4 of a million results
+    differ on average, and 0.4 % at the worst pair of scales (tests/compiler/test_evaluate.py).
+
     Inputs: a and b, int8, equal shapes. Output: int8 of that shape.
     """
 
@@ -78,6 +82,10 @@ class AveragePool2d:
     image. ``multiplier * 2**-shift`` is ``x_scale / (kh * kw * y_scale)``. Where padding does not
     count, a window that overlaps it has fewer elements: then `border` holds the scale of each such
     count, ascending. With an empty `border` every window uses `multiplier` and `shift`.
+
+    Distance from the rounded real mean: at most one step, and only where the real mean is half
+    between two steps: in one of a million results with random scales. TFLite breaks such ties
+    another way than to even; a multiplier one unit off then does so too (see `Ties`).
 
     Input: x int8 ``[N, H, W, C]``. Output: int8 ``[N, H', W', C]``.
     """

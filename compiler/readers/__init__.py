@@ -3,6 +3,9 @@
 from pathlib import Path
 
 from tilewright.compiler.graph import Graph
+from tilewright.compiler.readers.onnx_reader import read_onnx
+from tilewright.compiler.readers.tflite_file import is_tflite
+from tilewright.compiler.readers.tflite_reader import read_tflite
 from tilewright.isa.errors import ModelError
 
 #: Largest file that is read: protocol buffers and FlatBuffers end at 2 GiB.
@@ -22,10 +25,6 @@ def read_model(path: str | Path) -> Graph:
     ModelError
         If the file cannot be read, is damaged, is not quantised, or uses what is not supported.
     """
-    from tilewright.compiler.readers.onnx_reader import read_onnx
-    from tilewright.compiler.readers.tflite_file import is_tflite
-    from tilewright.compiler.readers.tflite_reader import read_tflite
-
     file = Path(path)
     try:
         if file.stat().st_size > MAX_FILE_BYTES:

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from tilewright.compiler.operators import Concat, Pad, Reshape, Slice, Transpose
 from tilewright.compiler.readers.onnx_file import OnnxNode
 from tilewright.compiler.readers.onnx_translation import OnnxTranslation
@@ -127,8 +129,6 @@ def pad(state: OnnxTranslation, node: OnnxNode) -> None:
 
 def constant(state: OnnxTranslation, node: OnnxNode) -> None:
     """Translate Constant."""
-    import numpy as np
-
     if "value" in node.attributes:
         value = node.attributes["value"]
         if isinstance(value, np.ndarray):

@@ -175,8 +175,10 @@ def strided_slice(state: TfliteTranslation, op: TfliteOperator) -> None:
 
 def softmax(state: TfliteTranslation, op: TfliteOperator) -> None:
     """Translate SOFTMAX over the last axis."""
-    operator = FloatSoftmax(beta=op.real_option(0, 0.0))
-    state.finish(op, operator, [state.real(op)])
+    beta = op.real_option(0, 0.0)
+    if beta < 0:
+        raise ModelError(f"{op.label} has the negative beta {beta}")
+    state.finish(op, FloatSoftmax(beta=beta), [state.real(op)])
 
 
 def convert(state: TfliteTranslation, op: TfliteOperator) -> None:
