@@ -25,7 +25,7 @@ from tilewright.hw.scratchpads import (
 from tilewright.hw.store import StoreEngine
 from tilewright.hw.tokens import TokenCounters
 from tilewright.hw.vector import VectorEngine
-from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.config import AcceleratorConfig, index_bits
 from tilewright.isa.encoding import OPCODE_BITS, encoded_bits
 from tilewright.isa.instructions import ADDRESS_BITS, INSTRUCTION_CLASSES, Opcode
 from tilewright.isa.memories import Engine, Memory
@@ -240,9 +240,10 @@ class Core(Unit):
 
 def observe_members(config: AcceleratorConfig) -> dict[str, Any]:
     """Ports of the test bench into the scratchpads: an entry, and what each of them holds there."""
-    members: dict[str, Any] = {"observe_address": In(config.scratch_index_bits)}
-    for memory in Memory:
-        shape = block_shape(memory, config)
+    shapes = {memory: block_shape(memory, config) for memory in Memory}
+    deepest = max(shape.entries for shape in shapes.values())
+    members: dict[str, Any] = {"observe_address": In(index_bits(deepest))}
+    for memory, shape in shapes.items():
         for number in range(shape.distinct):
             members[observe_name(memory, number)] = Out(shape.entry_bits)
     return members

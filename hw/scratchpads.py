@@ -10,7 +10,7 @@ from tilewright.hw.layouts import uop_layout
 from tilewright.hw.scratchpad import Scratchpad
 from tilewright.hw.vector import lut_words
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.data_rules import UOP_CLASSES
+from tilewright.isa.instructions import GemmUop, VectorUop
 from tilewright.isa.memories import Memory, memory_shape
 from tilewright.isa.timing import cycles_per_entry
 
@@ -60,8 +60,10 @@ def block_shape(memory: Memory, config: AcceleratorConfig) -> BlockShape:
         case Memory.LUT:
             count, entries = config.batch * config.block_out, lut_words(config)
             lane_bits = config.port_bits
-        case Memory.GUOP | Memory.VUOP if parts == 1:
-            lane_bits = uop_layout(UOP_CLASSES[memory], config).size
+        case Memory.GUOP if parts == 1:
+            lane_bits = uop_layout(GemmUop, config).size
+        case Memory.VUOP if parts == 1:
+            lane_bits = uop_layout(VectorUop, config).size
         case Memory.OUT:
             pass
         case _:

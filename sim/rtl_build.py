@@ -34,7 +34,19 @@ _VERILATE = (
     "20000",
 )
 _COMPILE = ("-std=c++17", "-fPIC", "-march=native", "-fno-strict-aliasing", "-w")
-_FAST, _SLOW = "-O2", "-O0"
+#: Optimisation of what runs in every cycle, of what runs once, and of Verilator's own library.
+_FAST, _SLOW, _LIBRARY = "-O2", "-O0", "-O1"
+
+#: Modules of `tilewright.isa` that `tilewright.hw` reads.
+DESCRIPTION = (
+    "config",
+    "encoding",
+    "instructions",
+    "integers",
+    "memories",
+    "operands",
+    "timing",
+)
 
 
 class ToolError(TilewrightError):
@@ -117,7 +129,7 @@ def _cache_folder() -> Path:
 def _digest(config: AcceleratorConfig, tools: Toolchain, trace: bool) -> str:
     """Hash everything that the library is made of."""
     digest = hashlib.sha256()
-    for text in (config_digest(config), str(tools), f"{_VERILATE}{_COMPILE}{_FAST}{trace}"):
+    for text in (config_digest(config), str(tools), f"{_VERILATE}{_COMPILE}{trace}"):
         digest.update(text.encode())
     for path in _sources():
         digest.update(path.name.encode())
@@ -129,11 +141,16 @@ def _sources() -> Iterator[Path]:
     """Files that decide what the hardware is."""
     yield _HARNESS
     yield Path(__file__)
-    for package in ("tilewright.hw", "tilewright.isa"):
-        spec = importlib.util.find_spec(package)
-        assert spec is not None, "our own packages are there"
-        for folder in spec.submodule_search_locations or ():
-            yield from sorted(Path(folder).glob("*.py"))
+    yield from sorted(_folder("tilewright.hw").glob("*.py"))
+    for name in DESCRIPTION:
+        yield _folder("tilewright.isa") / f"{name}.py"
+
+
+def _folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None, "our own packages are there"
+    (folder,) = spec.submodule_search_locations or ()
+    return Path(folder)
 
 
 def _build(config: AcceleratorConfig, tools: Toolchain, folder: Path, trace: bool) -> Path:
@@ -164,6 +181,7 @@ def _build(config: AcceleratorConfig, tools: Toolchain, folder: Path, trace: boo
     def compile_file(file: Path) -> Path:
         result = folder / f"{file.stem}.o"
         level = _SLOW if file.stem.endswith("Slow") else _FAST
+        level = _LIBRARY if file.parent == include else level
         _run([tools.compiler, level, *_COMPILE, *defines, *paths, "-c", file, "-o", result])
         return result
 
