@@ -123,7 +123,8 @@ def _picture(tensor: Tensor) -> _Picture:
 def _as_type(pixels: Array, dtype: DataType) -> Array:
     """Convert pixels 0..255: uint8 and float32 as they are, int8 less 128."""
     if dtype is DataType.INT8:
-        return (pixels ^ np.uint8(0x80)).view(np.int8)
+        shifted: Array = (pixels ^ np.uint8(0x80)).view(np.int8)
+        return shifted
     return pixels.astype(dtype.numpy)
 
 
