@@ -1,1 +1,1 @@
-"""Boards as data, and the flows that build bitstreams for them."""
+"""Boards as data, and the flows that make bitstreams for them."""
