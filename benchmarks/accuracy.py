@@ -27,8 +27,8 @@ from tilewright.compiler.readers import read_model
 
 Array = npt.NDArray[Any]
 
-#: Samples evaluated at once: bounds the memory that the windows of a convolution take.
-CHUNK = 20
+#: Input elements evaluated at once: beyond it, layers of all samples do not fit into the caches.
+CHUNK_ELEMENTS = 1 << 18
 #: Largest distance from the nearest runtime: points of accuracy.
 TOLERANCE = 0.3
 CIFAR_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
@@ -63,9 +63,10 @@ class Case:
 
 def predict(graph: Graph, inputs: Array) -> Array:
     """Return the first output of `graph` for all `inputs`, in chunks."""
+    chunk = max(CHUNK_ELEMENTS // inputs[0].size, 1)
     parts = [
-        evaluate(graph, {graph.inputs[0]: inputs[start : start + CHUNK]})[graph.outputs[0]]
-        for start in range(0, len(inputs), CHUNK)
+        evaluate(graph, {graph.inputs[0]: inputs[start : start + chunk]})[graph.outputs[0]]
+        for start in range(0, len(inputs), chunk)
     ]
     return np.concatenate(parts)
 

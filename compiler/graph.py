@@ -30,9 +30,9 @@ class Source:
 
     def view(self, values: Array, tensor: "Tensor") -> Array:
         """Turn `values` of the source tensor into those of `tensor`, which stands for it."""
-        view = np.transpose(values, self.axes).reshape(tensor.shape)
+        view: Array = np.transpose(values, self.axes).reshape(tensor.shape)
         if values.dtype == np.uint8 and tensor.dtype is DataType.INT8:
-            return (view ^ 0x80).view(np.int8)
+            view = (view ^ 0x80).view(np.int8)
         return view
 
 
@@ -184,7 +184,7 @@ class Graph:
 
 
 def _read_only(values: Array) -> Array:
-    view = values.view()
+    view: Array = values.view()
     view.flags.writeable = False
     return view
 

@@ -23,7 +23,8 @@ def read_model(path: str | Path) -> Graph:
     Raises
     ------
     ModelError
-        If the file cannot be read, is damaged, is not quantised, or uses what is not supported.
+        If the file cannot be read, is damaged, is not quantised, or uses what is not supported;
+        the message starts with its name.
     """
     file = Path(path)
     try:
@@ -32,6 +33,8 @@ def read_model(path: str | Path) -> Graph:
         data = file.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot read {file}: {error.strerror}") from error
-    if is_tflite(data):
-        return read_tflite(data, file.stem)
-    return read_onnx(data, file.stem)
+    read = read_tflite if is_tflite(data) else read_onnx
+    try:
+        return read(data, file.stem)
+    except ModelError as error:
+        raise ModelError(f"{file.name}: {error}", hint=error.hint) from error

@@ -88,7 +88,7 @@ def read_onnx(data: bytes, name: str) -> Graph:
     model = decode_onnx(data)
     if not any(_is_quantised(node.op_type) for node in model.nodes):
         raise ModelError(
-            f"{name} is a float model",
+            "the model computes in floating point",
             hint="quantise it first, for example with onnxruntime.quantization.quantize_static",
         )
     builder = GraphBuilder(name)

@@ -59,7 +59,7 @@ def read_tflite(data: bytes, name: str) -> Graph:
     model = decode_tflite(data)
     if not _is_quantised(model):
         raise ModelError(
-            f"{name} is a float model",
+            "the model computes in floating point",
             hint="quantise it first, for example with full integer post-training quantisation",
         )
     outputs = tuple(model.tensors[index].key for index in model.outputs)

@@ -1,5 +1,6 @@
 """The quantised networks of ../shared/models against the runtimes that published them."""
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
@@ -187,9 +188,19 @@ def test_shortcuts_of_resnet20_are_convolutions(integer_graph: Callable[[str], G
 def test_a_float_model_is_refused(name: str, shared_models: Path) -> None:
     with pytest.raises(ModelError) as caught:
         read_model(shared_models / "models" / name)
-    assert str(caught.value) == f"{Path(name).stem} is a float model"
+    assert str(caught.value) == f"{name}: the model computes in floating point"
     assert caught.value.hint is not None
     assert FLOAT_MODELS[name] in caught.value.hint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONNX_MODELS + TFLITE_MODELS)
+def test_accuracy_is_that_of_a_published_runtime(
+    name: str, shared_models: Path, repository: Path
+) -> None:
+    script = runpy.run_path(str(repository / "benchmarks" / "accuracy.py"))
+    (case,) = (case for case in script["CASES"] if case.model == name)
+    assert script["run"](case, shared_models)
 
 
 def test_mobilenet_v2_evaluates_in_less_than_a_second(

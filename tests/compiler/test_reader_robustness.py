@@ -120,7 +120,7 @@ def test_files_that_are_no_model(case: str, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(ModelError) as caught:
         read_model(path)
-    assert str(caught.value) == message
+    assert str(caught.value) == f"model.tflite: {message}"
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
