@@ -17,6 +17,7 @@ from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes
+from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import AnyInstruction, Finish
 from tilewright.isa.program import Buffer, BufferRole, Program, Segment
 
@@ -241,6 +242,13 @@ def _assemble(
 ) -> Program:
     code_address = -(-emitter.constants.end // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
     code_bytes = len(instructions) * instruction_bytes(config)
+    dram_bytes = -(-(code_address + code_bytes) // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
+    if dram_bytes > config.dram.size_bytes:
+        raise CompileError(
+            f"the network needs {dram_bytes} bytes of DRAM, configuration {config.name!r} has"
+            f" {config.dram.size_bytes}",
+            hint="a larger dram.size_bytes, if the board has it",
+        )
     folded = {placed: name for name, (placed, _) in stage.folds.items()}
     buffers = []
     for name, tensor in tensors.items():
@@ -261,7 +269,7 @@ def _assemble(
             Segment(address=address, data=data) for address, data in emitter.constants.chunks()
         ),
         buffers=tuple(buffers),
-        dram_bytes=-(-(code_address + code_bytes) // _CODE_ALIGNMENT) * _CODE_ALIGNMENT,
+        dram_bytes=dram_bytes,
         layers=tuple(layer.name for layer in layers),
         layer_of_instruction=(*(task.layer for task in emitter.tasks), -1),
     )
