@@ -1,7 +1,7 @@
 """Schedule of a convolution on the array: loads, products, requantisation, stores, tile by tile."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tilewright.compiler.lowering.emitter import Emitter
@@ -139,7 +139,7 @@ class MatrixSchedule:
                 for begin in range(0, len(spans), per_out)
             )
         return MatrixShape(
-            window=self.kernel.window,
+            window=replace(self.kernel.window, pad_value=0),
             source=self.source,
             output=self.output,
             products=max(len(block.positions) for block in packed.blocks),

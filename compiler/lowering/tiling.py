@@ -14,6 +14,7 @@ from tilewright.compiler.lowering.kernels import Window
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
+from tilewright.isa.memo import memoize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ def streamed_entries(config: AcceleratorConfig) -> int:
     return config.out_entries // 4
 
 
+@memoize
 def choose_tiling(
     shape: MatrixShape, config: AcceleratorConfig, *, streamed: bool = False
 ) -> MatrixTiling:
