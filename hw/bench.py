@@ -6,13 +6,16 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from tilewright.hw.accelerator import connect_counters
 from tilewright.hw.component import Unit
 from tilewright.hw.core import CYCLE_BITS, Core, observe_members
+from tilewright.hw.counters import COUNTS, EngineCounters
 from tilewright.hw.dram import DramReadPort, DramWritePort
 from tilewright.hw.fetch import COUNT_BITS
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import ADDRESS_BITS
 from tilewright.isa.memories import Engine
+from tilewright.isa.registers import REGISTER_BITS
 
 
 class Bench(Unit):
@@ -26,8 +29,10 @@ class Bench(Unit):
     ----------
     fetch_*, load_*, store_*
         Memory ports.
-    start, address, count, done, cycle, dispatched, started, finished, executing
+    start, address, count, done, cycle, dispatched, started, finished, active
         Those of `Core`.
+    load_*_count, gemm_*_count, vector_*_count, store_*_count
+        Those of `EngineCounters`.
     observe_*
         Those of `Core`.
     """
@@ -44,10 +49,13 @@ class Bench(Unit):
             "dispatched": Out(engines),
             "started": Out(engines),
             "finished": Out(engines),
-            "executing": Out(engines),
+            "active": Out(engines),
             "store_enable": Out(config.port_bytes),
             "store_address": Out(ADDRESS_BITS),
             "store_data": Out(config.port_bits),
+            **{
+                count_name(engine, name): Out(REGISTER_BITS) for engine in Engine for name in COUNTS
+            },
             **observe_members(config),
         }
         for port in ("fetch", "load"):
@@ -85,10 +93,21 @@ class Bench(Unit):
             self.dispatched.eq(core.dispatched),
             self.started.eq(core.started),
             self.finished.eq(core.finished),
-            self.executing.eq(core.executing),
+            self.active.eq(core.active),
         ]
+        for engine in Engine:
+            counters = EngineCounters()
+            m.submodules[f"{engine.name.lower()}_counters"] = counters
+            connect_counters(m, counters, core, engine)
+            for name in COUNTS:
+                m.d.comb += getattr(self, count_name(engine, name)).eq(getattr(counters, name))
         m.d.comb += core.observe_address.eq(self.observe_address)
         for name, member in observe_members(config).items():
             if member.flow is Out:
                 m.d.comb += getattr(self, name).eq(getattr(core, name))
         return m
+
+
+def count_name(engine: Engine, count: str) -> str:
+    """Name of the port that shows a counter of an engine."""
+    return f"{engine.name.lower()}_{count}"

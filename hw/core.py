@@ -60,8 +60,9 @@ class Core(Unit):
         Per engine, an instruction enters its queue, starts or finishes in this cycle.
     queued, waits
         Per engine, whether its queue holds an instruction, and which tokens the first one lacks.
-    executing, stepping
-        Per engine, whether it has an instruction with steps to be made, and makes one.
+    active, busy
+        Per engine, whether an instruction has started whose last step has not been made, and
+        whether a step is made or the fixed start-up of one passes.
     fetch, load, store
         The memory ports.
     observe_address, observe
@@ -86,8 +87,8 @@ class Core(Unit):
                 "finished": Out(engines),
                 "queued": Out(engines),
                 "waits": Out(engines).array(engines),
-                "executing": Out(engines),
-                "stepping": Out(engines),
+                "active": Out(engines),
+                "busy": Out(engines),
                 "fetch": Out(ReadPort(config.port_bits)),
                 "load": Out(ReadPort(config.port_bits)),
                 "store": Out(WritePort(config.port_bits)),
@@ -113,12 +114,8 @@ class Core(Unit):
             Engine.VECTOR: vector,
             Engine.STORE: store,
         }
-        m.d.comb += self.stepping.eq(
-            Cat(load.stepping, gemm.issuing, vector.issuing, store.stepping)
-        )
-        m.d.comb += self.executing.eq(
-            Cat(load.executing, gemm.executing, vector.executing, store.executing)
-        )
+        for engine, unit in engines.items():
+            m.d.comb += [self.active[engine].eq(unit.active), self.busy[engine].eq(unit.busy)]
         self._connect_scratchpads(m, load, gemm, vector, store)
         queues = self._dispatch(m, fetch)
         self._start_and_finish(m, queues, engines)

@@ -133,9 +133,14 @@ class Fetch(Unit):
         _advance(m, valid, (write_bank, filled, banks), (write_entry, depth))
         m.d.comb += self.instruction.valid.eq(level != 0)
         m.d.sync += level.eq(level + arrived - taken)
+        first_bank = self.address[(self._bytes - 1).bit_length() :] if per_beat > 1 else 0
         with m.If(self.start):
             m.d.sync += [
-                item.eq(0) for item in (level, write_bank, write_entry, read_bank, read_entry)
+                level.eq(0),
+                write_bank.eq(first_bank),
+                write_entry.eq(0),
+                read_bank.eq(first_bank),
+                read_entry.eq(0),
             ]
 
 

@@ -38,8 +38,8 @@ class GemmEngine(Unit):
         Instructions come in; one is started in the cycle of the handshake.
     finish, signal
         In the cycle in which an instruction finishes, and the engines it gives tokens to.
-    executing, issuing
-        An instruction has started and its last step has not been issued; a step is issued.
+    active, busy
+        An instruction has started and its last step has not been issued.
     guop, inp, wgt
         Scratchpads that are read.
     acc_read, acc_write
@@ -68,8 +68,8 @@ class GemmEngine(Unit):
                 "instruction": In(stream.Signature(instruction_layout(Gemm, config))),
                 "finish": Out(1),
                 "signal": Out(len(Engine)),
-                "executing": Out(1),
-                "issuing": Out(1),
+                "active": Out(1),
+                "busy": Out(1),
                 "guop": Out(ReadPort(entries=config.gemm_uop_entries, entry_bits=uop_bits)),
                 "inp": Out(
                     ReadPort(entries=config.inp_entries, entry_bits=row_bits * config.batch)
@@ -90,8 +90,8 @@ class GemmEngine(Unit):
         m.submodules.array = array = MultiplierArray(config)
         wiring.connect(m, wiring.flipped(self.instruction), sequencer.instruction)
         m.d.comb += [
-            self.executing.eq(~sequencer.instruction.ready),
-            self.issuing.eq(sequencer.valid),
+            self.active.eq(sequencer.active),
+            self.busy.eq(sequencer.active),
         ]
         addressed = self._address(m, sequencer)
         m.d.sync += [array.operands.eq(self.inp.data), array.weights.eq(self.wgt.data)]

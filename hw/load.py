@@ -8,6 +8,7 @@ from tilewright.hw.axi import ReadPort
 from tilewright.hw.component import Unit
 from tilewright.hw.layouts import instruction_layout
 from tilewright.hw.load_writer import LoadWriter, WriteBus, loadable, task_layout
+from tilewright.hw.pipeline import delayed
 from tilewright.hw.queue import Queue
 from tilewright.hw.row_bursts import RowBursts
 from tilewright.isa.config import AcceleratorConfig
@@ -30,8 +31,8 @@ class LoadEngine(Unit):
         Instructions come in; one is started in the cycle of the handshake.
     finish, signal
         In the cycle in which an instruction finishes, and the engines it gives tokens to.
-    executing, stepping
-        The write stage has an instruction; it makes a step.
+    active, busy
+        The write stage has an instruction, or gets one; it makes a step, or has none yet.
     port
         The memory port.
     write
@@ -46,8 +47,8 @@ class LoadEngine(Unit):
                 "instruction": In(stream.Signature(self._layout)),
                 "finish": Out(1),
                 "signal": Out(len(Engine)),
-                "executing": Out(1),
-                "stepping": Out(1),
+                "active": Out(1),
+                "busy": Out(1),
                 "port": Out(ReadPort(config.port_bits)),
                 "write": Out(WriteBus(config)),
             }
@@ -64,11 +65,13 @@ class LoadEngine(Unit):
         m.submodules.writer = writer = LoadWriter(config)
         wiring.connect(m, tasks.read, writer.task)
         wiring.connect(m, writer.write, wiring.flipped(self.write))
+        started = self.instruction.valid & self.instruction.ready
+        starting = started | delayed(m, started, 1, name="started")
         m.d.comb += [
             self.finish.eq(writer.finish),
             self.signal.eq(writer.signal),
-            self.executing.eq(tasks.read.valid),
-            self.stepping.eq(writer.stepping),
+            self.active.eq(tasks.read.valid | starting),
+            self.busy.eq(writer.stepping | (starting & ~tasks.read.valid)),
         ]
         self._take(m, bursts, tasks, writer)
         self._send(m, bursts, writer)

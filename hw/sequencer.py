@@ -42,6 +42,8 @@ class Sequencer(Unit):
     ----------
     instruction
         Instructions come in.
+    active
+        An instruction has started, in this cycle or before, and its last step has not been made.
     valid, step
         The step of this cycle.
     current
@@ -54,6 +56,7 @@ class Sequencer(Unit):
         super().__init__(
             {
                 "instruction": In(stream.Signature(self._layout)),
+                "active": Out(1),
                 "valid": Out(1),
                 "step": Out(step_layout(cls, config)),
                 "current": Out(self._layout),
@@ -67,6 +70,7 @@ class Sequencer(Unit):
         issuing = Signal()
         m.d.comb += [
             self.instruction.ready.eq(~setting_up & ~issuing),
+            self.active.eq(setting_up | issuing | self.instruction.valid),
             self.valid.eq(issuing),
         ]
         m.d.sync += setting_up.eq(0)

@@ -38,8 +38,9 @@ class StoreEngine(Unit):
         Instructions come in; one is started in the cycle of the handshake.
     finish, signal
         In the cycle in which an instruction finishes, and the engines it gives tokens to.
-    executing, stepping
-        An instruction has started and its last step has not been made; a step is made.
+    active, busy
+        An instruction has started and its last step has not been made; a step is made, or it has
+        just started.
     out
         The scratchpad.
     port
@@ -56,8 +57,8 @@ class StoreEngine(Unit):
                 "instruction": In(stream.Signature(self._layout)),
                 "finish": Out(1),
                 "signal": Out(len(Engine)),
-                "executing": Out(1),
-                "stepping": Out(1),
+                "active": Out(1),
+                "busy": Out(1),
                 "out": Out(ReadPort(entries=config.out_entries, entry_bits=entry_bits)),
                 "port": Out(WritePort(config.port_bits)),
             }
@@ -80,6 +81,7 @@ class StoreEngine(Unit):
             data.StructLayout({"valid": 1, "first": 1, "ends_burst": 1}), init={"first": 1}
         )
         pause = Signal(range(self._config.dram.write_gap_cycles + 1))
+        started = self.instruction.valid & self.instruction.ready
         m.d.comb += [
             step.valid.eq(
                 bursts.burst.valid
@@ -96,8 +98,8 @@ class StoreEngine(Unit):
             responses.read.ready.eq(self.port.b.valid),
             self.finish.eq(self.port.b.valid & responses.read.payload.finishes),
             self.signal.eq(responses.read.payload.signal),
-            self.executing.eq(~bursts.transfer.ready),
-            self.stepping.eq(step.valid),
+            self.active.eq(~bursts.transfer.ready | started),
+            self.busy.eq(step.valid | started | delayed(m, started, 1, name="started")),
         ]
         with m.If(step.valid):
             m.d.sync += [step.first.eq(step.ends_burst)]

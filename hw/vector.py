@@ -61,9 +61,8 @@ class VectorEngine(Unit):
         Instructions come in; one is started in the cycle of the handshake.
     finish, signal
         In the cycle in which an instruction finishes, and the engines it gives tokens to.
-    executing, issuing, draining
-        An instruction has started and its last step has not been issued; a step is issued; the next
-        instruction waits for the pipeline.
+    active, busy
+        An instruction has started and its last step has not been issued.
     vuop, vec, coef, prm, acc_read
         Scratchpads that are read.
     lut
@@ -96,9 +95,8 @@ class VectorEngine(Unit):
                 "instruction": In(stream.Signature(instruction_layout(Vector, config))),
                 "finish": Out(1),
                 "signal": Out(len(Engine)),
-                "executing": Out(1),
-                "issuing": Out(1),
-                "draining": Out(1),
+                "active": Out(1),
+                "busy": Out(1),
                 "vuop": Out(ReadPort(entries=config.vector_uop_entries, entry_bits=uop_bits)),
                 "vec": Out(ReadPort(entries=config.vec_entries, entry_bits=8 * self._lanes)),
                 "coef": Out(
@@ -143,9 +141,8 @@ class VectorEngine(Unit):
             sequencer.instruction.valid.eq(self.instruction.valid & ~pending),
             sequencer.instruction.payload.eq(self.instruction.payload),
             self.instruction.ready.eq(sequencer.instruction.ready & ~pending),
-            self.executing.eq(~sequencer.instruction.ready),
-            self.issuing.eq(sequencer.valid),
-            self.draining.eq(sequencer.instruction.ready & pending),
+            self.active.eq(sequencer.active),
+            self.busy.eq(sequencer.active),
         ]
         with m.If(taken & (target == VectorTarget.ACC)):
             m.d.sync += pending.eq(1)

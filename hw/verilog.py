@@ -2,18 +2,24 @@
 
 from amaranth.back import verilog
 
+from tilewright.hw.accelerator import Accelerator
 from tilewright.hw.bench import Bench
 from tilewright.isa.config import AcceleratorConfig
 
-#: Module name of the test bench.
+#: Module names.
+ACCELERATOR_NAME = "tilewright_accelerator"
 BENCH_NAME = "tilewright_bench"
+
+
+def accelerator_verilog(config: AcceleratorConfig) -> str:
+    """Write the accelerator; ports are those of `Accelerator`, and clk and rst."""
+    text: str = verilog.convert(
+        Accelerator(config), name=ACCELERATOR_NAME, strip_internal_attrs=True
+    )
+    return text
 
 
 def bench_verilog(config: AcceleratorConfig) -> str:
     """Write the core beside its external memory; ports are those of `Bench`, and clk and rst."""
-    return _convert(Bench(config), BENCH_NAME)
-
-
-def _convert(component: Bench, name: str) -> str:
-    text: str = verilog.convert(component, name=name, strip_internal_attrs=True)
+    text: str = verilog.convert(Bench(config), name=BENCH_NAME, strip_internal_attrs=True)
     return text

@@ -1,176 +1,89 @@
-"""The control registers of the accelerator: addresses, bits, and the digest that they hold.
+"""The control registers: what the host sees of the accelerator through its AXI4-Lite port."""
 
-Registers have 32 bits at byte offsets that are multiples of four. A 64-bit value lies in two of
-them, the low half first. `hw/` builds them, the driver in `runtime/` uses them, and the hardware
-description of a bitstream lists them.
-"""
-
-import hashlib
-import json
 from enum import IntEnum, IntFlag
 
-from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.config_record import config_to_record
 from tilewright.isa.memories import Engine
 
-#: Version of instructions, semantics and registers together.
+#: Version of the instruction set, its encoding and these registers.
 ISA_VERSION = 1
-#: What `Register.ID` reads: "TLWR".
-IDENTIFICATION = 0x544C_5752
-#: Bytes of a register.
-REGISTER_BYTES = 4
-#: Bytes that the registers occupy in the address space.
-REGISTER_SPACE_BYTES = 0x1000
-#: Registers that hold the digest.
-DIGEST_WORDS = 4
+#: Value of `Register.IDENTIFICATION`: the letters ``TLWR``.
+IDENTIFICATION = int.from_bytes(b"TLWR", "big")
+#: Width of a register, and bytes from one to the next.
+REGISTER_BITS = 32
+REGISTER_BYTES = REGISTER_BITS // 8
+#: Width of a register address; the port occupies one page.
+REGISTER_ADDRESS_BITS = 12
 
 
 class Register(IntEnum):
-    """Byte offset of each register that does not belong to an engine."""
+    """Registers by byte offset; all are read-only unless stated otherwise."""
 
     #: `IDENTIFICATION`.
-    ID = 0x00
+    IDENTIFICATION = 0x00
     #: `ISA_VERSION`.
-    VERSION = 0x04
-    #: First 32 bits of the hardware digest; three more registers follow.
-    DIGEST_0 = 0x10
-    #: Bits 32 to 63 of the hardware digest.
-    DIGEST_1 = 0x14
-    #: Bits 64 to 95 of the hardware digest.
-    DIGEST_2 = 0x18
-    #: Bits 96 to 127 of the hardware digest.
-    DIGEST_3 = 0x1C
-    #: `Control`; a bit acts when it is written as one, and reads as zero.
-    CONTROL = 0x20
-    #: `Status`.
-    STATUS = 0x24
-    #: Which bits of `INTERRUPT` raise the interrupt.
-    INTERRUPT_ENABLE = 0x28
-    #: `Interrupt`; writing a one clears a bit.
-    INTERRUPT = 0x2C
-    #: Physical address of byte 0 of DRAM, a multiple of 4096: low half.
-    BASE_LOW = 0x30
-    #: Physical address of byte 0 of DRAM: high half.
-    BASE_HIGH = 0x34
-    #: DRAM address of the first instruction.
-    PROGRAM_ADDRESS = 0x38
-    #: Number of instructions.
-    PROGRAM_COUNT = 0x3C
-    #: Cycles without a step, a start or a finish after which the watchdog gives up; 0: never.
-    WATCHDOG_CYCLES = 0x40
-    #: Cycles since the start of the program, or of the whole program: low half.
-    CYCLES_LOW = 0x48
-    #: Cycles: high half.
-    CYCLES_HIGH = 0x4C
-
-
-class EngineRegister(IntEnum):
-    """Byte offset of each register of an engine from the first one of that engine."""
-
-    #: Bit 0: an instruction waits in the queue; bit 1: one executes; bits 8 to 11: engines of
-    #: which the first in the queue lacks a token.
-    STATE = 0x00
-    #: Instructions started since the start of the program.
-    STARTED = 0x04
-    #: Instructions finished since the start of the program.
-    FINISHED = 0x08
-    #: Cycles of the state `busy`.
-    BUSY = 0x10
-    #: Cycles of the state `memory-wait`.
-    MEMORY_WAIT = 0x14
-    #: Cycles of the state `fetch-wait`.
-    FETCH_WAIT = 0x18
-    #: Cycles of the state `drain`.
-    DRAIN = 0x1C
-    #: Cycles in which a token of the load engine was missing.
-    TOKEN_WAIT_LOAD = 0x20
-    #: Cycles in which a token of the gemm engine was missing.
-    TOKEN_WAIT_GEMM = 0x24
-    #: Cycles in which a token of the vector engine was missing.
-    TOKEN_WAIT_VECTOR = 0x28
-    #: Cycles in which a token of the store engine was missing.
-    TOKEN_WAIT_STORE = 0x2C
+    ISA_VERSION = 0x04
+    #: What `Control` says; written only, and only its bits that are 1 act.
+    CONTROL = 0x08
+    #: `Status` bits.
+    STATUS = 0x0C
+    #: First 16 bytes of `config_digest`, read as a big-endian number, the highest word first.
+    CONFIG_DIGEST_0 = 0x10
+    CONFIG_DIGEST_1 = 0x14
+    CONFIG_DIGEST_2 = 0x18
+    CONFIG_DIGEST_3 = 0x1C
+    #: DRAM address of the program; read and written.
+    CODE_ADDRESS = 0x20
+    #: Instructions of the program, `Finish` included; read and written.
+    INSTRUCTION_COUNT = 0x24
+    #: Cycles without any step, start or finish after which a program counts as stalled, 0 for
+    #: never; read and written.
+    WATCHDOG_CYCLES = 0x28
+    #: 1 to raise the interrupt while `Status.DONE` or `Status.STALLED` is set; read and written.
+    INTERRUPT_ENABLE = 0x2C
+    #: Cycles since the start, until the end.
+    CYCLES_LOW = 0x30
+    CYCLES_HIGH = 0x34
 
 
 class Control(IntFlag):
-    """Bits of `Register.CONTROL`."""
+    """Commands."""
 
-    #: Begin the program; ignored while one runs.
+    #: Run the program; clears `Status`.
     START = 1
-    #: Put the core into the state after power-up; registers that can be written keep their value.
+    #: Bring the accelerator into its first state. Only while no program runs or it has stalled:
+    #: answers of the memory that are still to come would be taken for those of the next program.
     RESET = 2
+    #: Clear `Status.DONE` and `Status.STALLED`.
+    CLEAR = 4
 
 
 class Status(IntFlag):
-    """Bits of `Register.STATUS`."""
+    """State of the program."""
 
-    #: A program runs.
     RUNNING = 1
-    #: The last program has ended; cleared by a start and by a reset.
+    #: It has reached `Finish`.
     DONE = 2
-    #: The watchdog has seen no progress; cleared by a start and by a reset.
-    STUCK = 4
-    #: The memory has refused an access; cleared by a start and by a reset.
-    BUS_ERROR = 8
+    #: The watchdog has seen no progress.
+    STALLED = 4
 
 
-class Interrupt(IntFlag):
-    """Bits of `Register.INTERRUPT` and `Register.INTERRUPT_ENABLE`."""
+class EngineRegister(IntEnum):
+    """Registers of each engine, by offset from `engine_base`; all read-only."""
 
-    #: A program has ended.
-    DONE = 1
-    #: `Status.STUCK` or `Status.BUS_ERROR` has been set.
-    ERROR = 2
-
-
-#: Registers that the host writes; all others are only read.
-WRITABLE = (
-    Register.CONTROL,
-    Register.INTERRUPT_ENABLE,
-    Register.INTERRUPT,
-    Register.BASE_LOW,
-    Register.BASE_HIGH,
-    Register.PROGRAM_ADDRESS,
-    Register.PROGRAM_COUNT,
-    Register.WATCHDOG_CYCLES,
-)
-
-#: Bits of `EngineRegister.STATE`.
-STATE_QUEUED_BIT = 0
-STATE_EXECUTING_BIT = 1
-STATE_WAITS_BIT = 8
-
-_ENGINES_OFFSET = 0x100
-_ENGINE_BYTES = 0x40
+    #: Bits 0 to 3: engines whose token its next instruction lacks; bit 4: its queue holds an
+    #: instruction; bit 5: it is making steps of one.
+    STATE = 0x00
+    #: Instructions that have started and finished since the start of the program.
+    STARTED = 0x04
+    FINISHED = 0x08
+    #: Cycles by what the engine did, as `docs/microarchitecture.md` names them.
+    BUSY = 0x0C
+    MEMORY_WAIT = 0x10
+    TOKEN_WAIT = 0x14
+    FETCH_WAIT = 0x18
+    DRAIN = 0x1C
 
 
-def engine_register(engine: Engine, register: EngineRegister) -> int:
-    """Byte offset of a register of an engine."""
-    return _ENGINES_OFFSET + _ENGINE_BYTES * engine + register
-
-
-def token_wait_register(giver: Engine) -> EngineRegister:
-    """Which register counts the cycles in which a token of `giver` was missing."""
-    return EngineRegister(EngineRegister.TOKEN_WAIT_LOAD + REGISTER_BYTES * giver)
-
-
-def hardware_digest(config: AcceleratorConfig) -> str:
-    """Hash what a bitstream is made of, as hexadecimal SHA-256.
-
-    Name, clock and memory model are no part of it, except `write_gap_cycles`, which is built in:
-    a program runs on every board whose bitstream has the digest of its configuration.
-    """
-    record = config_to_record(config)
-    del record["name"], record["clock_mhz"]
-    record["dram"] = {"write_gap_cycles": config.dram.write_gap_cycles}
-    record["isa_version"] = ISA_VERSION
-    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def digest_words(config: AcceleratorConfig) -> tuple[int, ...]:
-    """Values of the digest registers of a configuration."""
-    digest = bytes.fromhex(hardware_digest(config))
-    return tuple(
-        int.from_bytes(digest[4 * word : 4 * word + 4], "little") for word in range(DIGEST_WORDS)
-    )
+def engine_base(engine: Engine) -> int:
+    """Byte offset of the registers of an engine."""
+    return 0x80 + 0x20 * engine

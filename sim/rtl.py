@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,6 +26,19 @@ _EVENTS = ("dispatch", "start", "finish")
 _DONE, _STANDS_STILL, _BAD_ADDRESS, _TIME_OUT = range(4)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RtlCounts:
+    """Counters of one engine; cycles as `tilewright.sim.timeline.EngineAccount` names them."""
+
+    started: int
+    finished: int
+    busy: int
+    memory_wait: int
+    token_wait: int
+    fetch_wait: int
+    drain: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RtlResult:
     """What a run on the hardware left behind.
@@ -41,6 +54,8 @@ class RtlResult:
     dram: Bytes
     #: Bytes of each scratchpad, (entries, bytes of an entry).
     scratchpads: Mapping[Memory, Bytes]
+    #: What each engine did, as its counters say.
+    counts: Mapping[Engine, RtlCounts]
 
 
 def run_rtl(
@@ -91,6 +106,7 @@ def run_rtl(
     try:
         after = dram.copy()
         cycles, events = _run(library, machine, program, after, cycle_limit)
+        counts = _count(library, machine)
         scratchpads = _observe(library, machine, program.config)
     finally:
         library.tilewright_free(machine)
@@ -98,6 +114,7 @@ def run_rtl(
         cycles=cycles,
         dram=after,
         scratchpads=scratchpads,
+        counts=counts,
         **{
             kind: _by_instruction(program, events[number], cycles)
             for number, kind in enumerate(_EVENTS)
@@ -118,6 +135,8 @@ def _load(path: Path) -> Any:
         *(pointer, ctypes.c_int64, pointer),
     ]
     library.tilewright_run.restype = ctypes.c_int32
+    library.tilewright_counts.argtypes = [pointer, pointer]
+    library.tilewright_counts.restype = None
     library.tilewright_observe_entry.argtypes = [pointer, ctypes.c_int32, word, pointer]
     library.tilewright_observe_entry.restype = None
     return library
@@ -157,6 +176,17 @@ def _by_instruction(program: Program, events: Cycles, cycles: int) -> Cycles:
         mine = [i for i, item in enumerate(program.instructions) if item.engine is engine]
         result[mine] = events[engine, : len(mine)]
     return result
+
+
+def _count(library: Any, machine: int) -> dict[Engine, RtlCounts]:
+    """Read the counters of all engines."""
+    names = [field.name for field in fields(RtlCounts)]
+    counts = np.zeros((len(Engine), len(names)), dtype=np.uint32)
+    library.tilewright_counts(machine, counts.ctypes.data)
+    return {
+        engine: RtlCounts(**dict(zip(names, counts[engine].tolist(), strict=True)))
+        for engine in Engine
+    }
 
 
 def _observe(library: Any, machine: int, config: AcceleratorConfig) -> dict[Memory, Bytes]:

@@ -40,11 +40,13 @@ _FAST, _SLOW, _LIBRARY = "-O2", "-O0", "-O1"
 #: Modules of `tilewright.isa` that `tilewright.hw` reads.
 DESCRIPTION = (
     "config",
+    "config_record",
     "encoding",
     "instructions",
     "integers",
     "memories",
     "operands",
+    "registers",
     "timing",
 )
 
@@ -204,7 +206,9 @@ def observed_ports(config: AcceleratorConfig) -> tuple[tuple[Memory, str], ...]:
 
 
 def _observer(config: AcceleratorConfig) -> str:
-    """Write the function that copies what a port shows, little endian."""
+    """Write the functions that copy what ports show: a scratchpad, little endian, and counters."""
+    from tilewright.hw.bench import count_name
+    from tilewright.hw.counters import COUNTS
     from tilewright.hw.scratchpads import block_shape
 
     cases = "".join(
@@ -212,10 +216,15 @@ def _observer(config: AcceleratorConfig) -> str:
         f" {(block_shape(memory, config).entry_bits + 7) // 8}); break;\n"
         for number, (memory, name) in enumerate(observed_ports(config))
     )
+    counts = "".join(
+        f"  *counts++ = bench.{count_name(engine, name)};\n" for engine in Engine for name in COUNTS
+    )
     return (
         '#include <cstdint>\n#include <cstring>\n#include "Vbench.h"\n'
         "inline void tilewright_observe(const Vbench& bench, int port, std::uint8_t* bytes) {\n"
         f"  switch (port) {{\n{cases}  }}\n}}\n"
+        "inline void tilewright_count(const Vbench& bench, std::uint32_t* counts) {\n"
+        f"{counts}}}\n"
     )
 
 

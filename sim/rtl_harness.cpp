@@ -1,8 +1,8 @@
 // Runs a program on the Verilated test bench: the clock, the bytes of DRAM, and what was observed.
 //
 // Compiled once per configuration, with the files that Verilator wrote; called through the C
-// functions at the end. TILEWRIGHT_ENGINES, TILEWRIGHT_PORT_BYTES and the function
-// tilewright_observe() come from the build, see rtl_build.py.
+// functions at the end. TILEWRIGHT_ENGINES, TILEWRIGHT_PORT_BYTES and observe.h come from the build,
+// see rtl_build.py.
 
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kEngines = TILEWRIGHT_ENGINES;
 constexpr std::uint64_t kPortBytes = TILEWRIGHT_PORT_BYTES;
-// Cycles without an event and without an executing engine after which nothing will come any more:
+// Cycles without an event and without an active engine after which nothing will come any more:
 // longer than any latency of the memory.
 constexpr std::uint64_t kStandstill = 1 << 15;
 
@@ -110,7 +110,7 @@ class Machine {
         if (!dispatched->note(bench_.dispatched, cycle)) return kBadAddress;
         if (!started->note(bench_.started, cycle)) return kBadAddress;
         if (!finished->note(bench_.finished, cycle)) return kBadAddress;
-      } else if (bench_.executing) {
+      } else if (bench_.active) {
         last_event = cycle;
       }
       if (bench_.done) {
@@ -134,6 +134,8 @@ class Machine {
     *cycles = cycle_limit;
     return kTimeOut;
   }
+
+  void count(std::uint32_t* counts) const { tilewright_count(bench_, counts); }
 
   void observe(int port, std::uint32_t entry, std::uint8_t* bytes) {
     bench_.observe_address = entry;
@@ -194,6 +196,11 @@ std::int32_t tilewright_run(void* machine, std::uint8_t* dram, std::uint64_t dra
   }
   return static_cast<Machine*>(machine)->run(Dram{dram, dram_bytes}, address, count, cycle_limit,
                                              &kinds[0], &kinds[1], &kinds[2], cycles);
+}
+
+// Copies the counters, engine by engine.
+void tilewright_counts(void* machine, std::uint32_t* counts) {
+  static_cast<Machine*>(machine)->count(counts);
 }
 
 void tilewright_observe_entry(void* machine, std::int32_t port, std::uint32_t entry,
