@@ -1,10 +1,12 @@
 """Accuracy of the integer graph over labelled data, beside what other runtimes reach.
 
-    python benchmarks/accuracy.py [--models FOLDER] [NAME ...]
+    python benchmarks/accuracy.py [--models FOLDER] [--simulate N] [--config PRESET] [NAME ...]
 
 FOLDER holds `models/`, `data/` and `golden/` as described by its MANIFEST.md, from which the
-published figures below are taken; NAME picks models by a part of their name. The exit status is 1
-if a model is more than 0.3 points (for the autoencoder: 1 %) from every runtime's figure.
+published figures below are taken; NAME picks models by a part of their name. The first N samples
+also run on the cycle-exact simulator. The exit status is 1 if a model is more than 0.3 points (for
+the autoencoder: 1 %) from every runtime's figure, or if a simulated output differs from the integer
+graph's in a bit.
 """
 
 import argparse
@@ -14,16 +16,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+import tilewright as tw
 from tilewright.compiler.evaluate import evaluate
-from tilewright.compiler.graph import Graph
-from tilewright.compiler.passes.pipeline import lower_to_integer
-from tilewright.compiler.readers import read_model
+from tilewright.runtime.model import Model
 
 Array = npt.NDArray[Any]
 
@@ -52,31 +53,59 @@ class Figure:
     tolerance: float
 
 
+class Predictor:
+    """The integer graph of a model; remembers what it was asked and what it answered."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.graph = model.graph
+        self.asked: list[Array] = []
+        self.answered: list[Array] = []
+
+    def __call__(self, inputs: Array) -> Array:
+        """Return the first output for all `inputs`, in chunks."""
+        graph = self.graph
+        chunk = max(CHUNK_ELEMENTS // inputs[0].size, 1)
+        parts = [
+            evaluate(graph, {graph.inputs[0]: inputs[start : start + chunk]})[graph.outputs[0]]
+            for start in range(0, len(inputs), chunk)
+        ]
+        outputs = np.concatenate(parts)
+        self.asked.extend(inputs)
+        self.answered.extend(outputs)
+        return outputs
+
+    def simulate(self, count: int, config: str) -> tuple[int, int]:
+        """Run the first `count` samples on the simulator; return how many, and how many equal."""
+        compiled = tw.compile(self.model, config=tw.presets[config])
+        count = min(count, len(self.asked))
+        equal = 0
+        for sample, expected in zip(self.asked[:count], self.answered[:count], strict=True):
+            result = compiled.run(sample[np.newaxis])
+            equal += np.array_equal(result.outputs[self.graph.outputs[0]][0], expected)
+        return count, equal
+
+
+Judge: TypeAlias = Callable[[Predictor, Path], Figure]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A model, how it is judged, and the figures of other runtimes."""
 
     model: str
-    judge: Callable[[Graph, Path], Figure]
+    judge: Judge
     published: Mapping[str, float]
 
 
-def predict(graph: Graph, inputs: Array) -> Array:
-    """Return the first output of `graph` for all `inputs`, in chunks."""
-    chunk = max(CHUNK_ELEMENTS // inputs[0].size, 1)
-    parts = [
-        evaluate(graph, {graph.inputs[0]: inputs[start : start + chunk]})[graph.outputs[0]]
-        for start in range(0, len(inputs), chunk)
-    ]
-    return np.concatenate(parts)
-
-
-def top1(load: Callable[[Path], Samples], background: int = 0) -> Callable[[Graph, Path], Figure]:
+def top1(
+    load: Callable[[Path], Samples], background: int = 0
+) -> Callable[[Predictor, Path], Figure]:
     """Return a judge of classifiers whose first `background` classes do not count."""
 
-    def judge(graph: Graph, folder: Path) -> Figure:
+    def judge(predict: Predictor, folder: Path) -> Figure:
         samples = load(folder)
-        classes = predict(graph, samples.inputs)[:, background:].argmax(axis=1)
+        classes = predict(samples.inputs)[:, background:].argmax(axis=1)
         share = float(np.mean(classes == samples.labels))
         return Figure(value=100 * share, unit="% top-1", tolerance=TOLERANCE)
 
@@ -131,31 +160,32 @@ def photograph(path: Path, size: int) -> Array:
     return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC))
 
 
-def golden_agreement(graph: Graph, folder: Path) -> Figure:
+def golden_agreement(predict: Predictor, folder: Path) -> Figure:
     """Judge by the share of stored outputs that no runtime's differs from by more than a step."""
-    golden = np.load(folder / "golden" / f"{graph.name}.tflite.npz")
+    golden = np.load(folder / "golden" / f"{predict.graph.name}.tflite.npz")
     keys = sorted(key for key in golden if key.startswith("in"))
     right = 0
     for key in keys:
-        output = predict(graph, golden[key]).astype(int)
+        output = predict(golden[key]).astype(int)
         index = key.split(":")[0].removeprefix("in")
         names = [name for name in golden if f"_out{index}:" in name]
         right += min(int(np.abs(output - golden[name]).max()) for name in names) <= 1
     return Figure(value=100 * right / len(keys), unit="% golden outputs", tolerance=TOLERANCE)
 
 
-def anomaly_score(graph: Graph, folder: Path) -> Figure:
+def anomaly_score(predict: Predictor, folder: Path) -> Figure:
     """Judge the autoencoder by its mean squared error over 196 windows of 5 frames."""
     frames = np.fromfile(folder / "data/ad01_normal_id_01_00000000_f32_200x128.bin", np.float32)
     frames = frames.reshape(200, 128)
     windows = np.stack([frames[start : start + 5].reshape(-1) for start in range(196)])
+    graph = predict.graph
     source, result = graph.tensors[graph.inputs[0]], graph.tensors[graph.outputs[0]]
     assert source.scale is not None
     assert source.zero_point is not None
     assert result.scale is not None
     assert result.zero_point is not None
     steps = np.rint(windows / np.float32(source.scale)) + source.zero_point
-    output = predict(graph, np.clip(steps, -128, 127).astype(np.int8))
+    output = predict(np.clip(steps, -128, 127).astype(np.int8))
     rebuilt = (output.astype(np.float32) - result.zero_point) * np.float32(result.scale)
     error = float(np.mean((windows - rebuilt) ** 2))
     return Figure(value=error, unit="mean squared error", tolerance=0.01 * 10.2603)
@@ -206,19 +236,22 @@ CASES = (
 )
 
 
-def run(case: Case, folder: Path) -> bool:
+def run(case: Case, folder: Path, samples: int, config: str) -> bool:
     """Evaluate one model, print its line and tell whether it is near enough to a runtime."""
     start = perf_counter()
-    graph = lower_to_integer(read_model(folder / "models" / case.model))
-    figure = case.judge(graph, folder)
+    predict = Predictor(tw.load(folder / "models" / case.model))
+    figure = case.judge(predict, folder)
+    simulated, equal = predict.simulate(samples, config)
     seconds = perf_counter() - start
     nearest = min(case.published, key=lambda name: abs(case.published[name] - figure.value))
     difference = figure.value - case.published[nearest]
     print(
         f"{case.model:36} {figure.value:9.4f} {figure.unit:18} "
-        f"{case.published[nearest]:9.4f} {nearest:18} {difference:+8.4f} {seconds:6.1f}"
+        f"{case.published[nearest]:9.4f} {nearest:18} {difference:+8.4f} "
+        f"{f'{equal} of {simulated}':>10} {seconds:6.1f}",
+        flush=True,
     )
-    return abs(difference) <= figure.tolerance
+    return abs(difference) <= figure.tolerance and equal == simulated
 
 
 def main() -> int:
@@ -227,6 +260,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="part of a model's name")
     default = Path(__file__).resolve().parents[2] / "shared" / "models"
     parser.add_argument("--models", type=Path, default=default, metavar="FOLDER")
+    parser.add_argument("--simulate", type=int, default=16, metavar="N", help="samples (16)")
+    parser.add_argument("--config", choices=sorted(tw.presets), default="pynq")
     arguments = parser.parse_args()
     chosen = [
         case
@@ -235,9 +270,10 @@ def main() -> int:
     ]
     print(
         f"{'model':36} {'here':>9} {'':18} {'there':>9} {'nearest runtime':18} "
-        f"{'differs':>8} {'s':>6}"
+        f"{'differs':>8} {'sim equal':>10} {'s':>6}"
     )
-    return 0 if all([run(case, arguments.models) for case in chosen]) else 1
+    near = [run(case, arguments.models, arguments.simulate, arguments.config) for case in chosen]
+    return 0 if all(near) else 1
 
 
 if __name__ == "__main__":

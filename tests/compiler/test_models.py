@@ -188,12 +188,12 @@ def test_a_float_model_is_refused(name: str, shared_models: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX_MODELS + TFLITE_MODELS)
-def test_accuracy_is_that_of_a_published_runtime(
+def test_accuracy_is_that_of_a_published_runtime_and_samples_simulate_to_the_same_bits(
     name: str, shared_models: Path, repository: Path
 ) -> None:
     script = runpy.run_path(str(repository / "benchmarks" / "accuracy.py"))
     (case,) = (case for case in script["CASES"] if case.model == name)
-    assert script["run"](case, shared_models)
+    assert script["run"](case, shared_models, 16, "pynq")
 
 
 def test_mobilenet_v2_evaluates_in_less_than_a_second(
