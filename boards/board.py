@@ -117,7 +117,7 @@ class Board:
         for pll in self.plls:
             for first in range(1, 64):
                 for second in range(1, 64):
-                    if first <= second or second == 1:
+                    if first >= second:
                         yield PlClock(pll=pll, divisors=(first, second))
 
 
