@@ -18,8 +18,8 @@ class DramReadPort(Unit):
     """Answers read bursts in order.
 
     The first beat comes `read_latency_cycles` after the address or `read_gap_cycles` + 1 after the
-    last beat before, whichever is later; beats follow in consecutive cycles. Addresses are always
-    taken, as many as `bursts` may be in flight.
+    last beat before, whichever is later; beats follow in consecutive cycles. A beat is aligned, also
+    where the address of its burst is not. Addresses are always taken, as many as `bursts` may be in flight.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class DramReadPort(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        dram = self._config.dram
+        config, dram = self._config, self._config.dram
         request = data.StructLayout(
             {"address": ADDRESS_BITS, "length": unsigned(8), "cycle": _CLOCK_BITS}
         )
@@ -62,7 +62,7 @@ class DramReadPort(Unit):
         m.d.comb += [
             requests.write.valid.eq(self.port.ar.valid),
             self.port.ar.ready.eq(requests.write.ready),
-            requests.write.payload.address.eq(self.port.ar.payload.address),
+            requests.write.payload.address.eq(self.port.ar.payload.address & -config.port_bytes),
             requests.write.payload.length.eq(self.port.ar.payload.length),
             requests.write.payload.cycle.eq(clock + dram.read_latency_cycles - 1),
             due.eq(~(clock - head.payload.cycle)[-1]),
@@ -76,7 +76,7 @@ class DramReadPort(Unit):
         m.d.sync += [
             self.port.r.valid.eq(self.enable),
             self.port.r.payload.last.eq(last),
-            following.eq(self.address + self._config.port_bytes),
+            following.eq(self.address + config.port_bytes),
         ]
         with m.If(begin):
             m.d.sync += beats_left.eq(head.payload.length)
