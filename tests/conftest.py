@@ -8,6 +8,21 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the flag that renews golden files and the printed blocks of documentation pages."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write what is printed today into the golden files instead of comparing",
+    )
+
+
+@pytest.fixture(scope="session")
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be renewed."""
+    return bool(request.config.getoption("--update-golden"))
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root folder of the checkout."""

@@ -78,7 +78,11 @@ def _check_shape(name: str, shape: Shape) -> None:
 
 
 def _axis_names(body: Callable[..., Expr], name: str, rank: int) -> tuple[str, ...]:
-    parameters = tuple(inspect.signature(body).parameters.values())
+    parameters = [
+        parameter
+        for parameter in inspect.signature(body).parameters.values()
+        if parameter.default is inspect.Parameter.empty
+    ]
     if [parameter.kind for parameter in parameters] == [inspect.Parameter.VAR_POSITIONAL]:
         return tuple(f"i{axis}" for axis in range(rank))
     if len(parameters) != rank:

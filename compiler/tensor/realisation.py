@@ -81,7 +81,8 @@ def realise(state: State) -> dict[str, Realisation]:
     Raises
     ------
     ScheduleError
-        If a stage needs more threads than the loop around it has.
+        If a stage needs more threads than the loop around it has, or its threads do not share
+        its storage.
     """
     counts = Counter(loop for stage in state for loop in stage.loops)
     unique = frozenset(loop for loop, count in counts.items() if count == 1)
@@ -119,8 +120,19 @@ def _place(
         bases=tuple(span.base for span in spans),
         storage=storage,
         values=values,
-        guards=tuple(guard for guard in guards if not prove(guard, ranges)),
-        reduce_guards=tuple(guard for guard in reduce_guards if not prove(guard, ranges)),
+        guards=_unproved(guards, loops, ranges),
+        reduce_guards=_unproved(reduce_guards, loops, ranges),
+    )
+
+
+def _unproved(guards: list[Expr], loops: tuple[Loop, ...], ranges: Ranges) -> tuple[Expr, ...]:
+    """Return the guards that do not always hold, those of opened loops being there anyway."""
+    own = {loop.var.name: Interval(0, loop.extent - 1) for loop in loops if loop.opened}
+    limits = [loop.var < loop.extent for loop in loops if loop.opened]
+    return tuple(
+        guard
+        for guard in dict.fromkeys(guards)
+        if not prove(guard, ranges if guard in limits else {**ranges, **own})
     )
 
 
@@ -169,6 +181,12 @@ def _loop(
         return Loop(name=name, var=var, extent=extent, kind=kind, reduces=reduces)
     var = Var(kind.value)
     around = [loop for loop in enclosing if loop.var == var]
+    if around and (kind.is_block or stage.tensor.scope != SHARED_SCOPE):
+        raise ScheduleError(
+            f"stage {stage.name!r} binds {name!r} to {kind.value} within a loop bound to it, but "
+            f"scope {stage.tensor.scope!r} is not shared among its iterations",
+            hint=f"give the stage the scope {SHARED_SCOPE!r}, which a block's threads share",
+        )
     if around and around[0].extent < extent:
         raise ScheduleError(
             f"stage {stage.name!r} binds {extent} iterations of {name!r} to {kind.value}, "

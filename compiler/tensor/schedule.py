@@ -114,7 +114,7 @@ class Schedule:
 
     def fuse(self, stage: str, outer: str, inner: str, *, name: str | None = None) -> str:
         """Fuse a loop with the one directly inside it; return the name of the result."""
-        fused = name or f"{outer}+{inner}"
+        fused = name or f"{outer}.{inner}.fused"
         self.apply(Fuse(stage=stage, outer=outer, inner=inner, fused=fused))
         return fused
 

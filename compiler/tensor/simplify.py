@@ -56,14 +56,16 @@ RULES = (
     Rule((_x * _c + _y) % _c, _y % _c, 0 < _c),
     Rule((_x * _c) // _c, _x, 0 < _c),
     Rule((_x * _c) % _c, ZERO, 0 < _c),
-    Rule((_x * _c + _y) // _d, _x // (_d // _c), equal(_d % _c, 0) & _within(ZERO, _y, _c)),
-    Rule((_x * _c) // _d, _x // (_d // _c), equal(_d % _c, 0) & (0 < _c)),
+    Rule(
+        (_x * _c + _y) // _d, _x // (_d // _c), equal(_d % _c, 0) & (0 < _d) & _within(ZERO, _y, _c)
+    ),
+    Rule((_x * _c) // _d, _x // (_d // _c), equal(_d % _c, 0) & (0 < _d) & (0 < _c)),
     Rule(
         (_x * _c + _y) % _d,
         _x % (_d // _c) * _c + _y,
-        equal(_d % _c, 0) & (1 < _c) & _within(ZERO, _y, _c),
+        equal(_d % _c, 0) & (0 < _d) & (1 < _c) & _within(ZERO, _y, _c),
     ),
-    Rule((_x * _c) % _d, _x % (_d // _c) * _c, equal(_d % _c, 0) & (1 < _c)),
+    Rule((_x * _c) % _d, _x % (_d // _c) * _c, equal(_d % _c, 0) & (0 < _d) & (1 < _c)),
     Rule(_x // _c // _d, _x // (_c * _d), (0 < _c) & (0 < _d)),
     Rule(_x % _c % _d, _x % _d, (0 < _d) & equal(_c % _d, 0)),
     Rule(_x % _c // _d, _x // _d % (_c // _d), (0 < _d) & equal(_c % _d, 0) & (_d < _c)),

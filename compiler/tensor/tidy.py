@@ -1,6 +1,7 @@
 """The last pass of lowering: loops of one iteration go, guards go or move out, indices simplify."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from typing_extensions import assert_never
 
@@ -44,12 +45,9 @@ def _tidy(statement: Statement, ranges: Ranges) -> Statement:
                 value=simplify(statement.value, ranges),
             )
         case Allocate():
-            body = _tidy(statement.body, ranges)
-            return Allocate(
-                tensor=statement.tensor, double_buffer=statement.double_buffer, body=body
-            )
+            return _tidy_allocation(statement, _tidy(statement.body, ranges))
         case Seq():
-            return sequence(*(_tidy(part, ranges) for part in statement.statements))
+            return _joined([_tidy(part, ranges) for part in statement.statements])
         case IntrinsicCall():
             return _tidy_call(statement, ranges)
         case _:
@@ -69,6 +67,24 @@ def _tidy_loop(loop: For, ranges: Ranges) -> Statement:
             moved = For(var=loop.var, extent=loop.extent, kind=loop.kind, body=inside)
             return _guard(all_of(*outer), moved)
     return For(var=loop.var, extent=loop.extent, kind=loop.kind, body=body)
+
+
+def _tidy_allocation(allocation: Allocate, body: Statement) -> Statement:
+    if isinstance(body, If):
+        return _guard(body.condition, _tidy_allocation(allocation, body.body))
+    return NOTHING if body == NOTHING else replace(allocation, body=body)
+
+
+def _joined(parts: list[Statement]) -> Statement:
+    """Return a sequence in which neighbours under one guard share it; no statement changes it."""
+    kept: list[Statement] = []
+    for part in parts:
+        last = kept[-1] if kept else None
+        if isinstance(part, If) and isinstance(last, If) and part.condition == last.condition:
+            kept[-1] = If(condition=part.condition, body=sequence(last.body, part.body))
+        else:
+            kept.append(part)
+    return sequence(*kept)
 
 
 def _split_guard(condition: Expr, var: str) -> tuple[list[Expr], list[Expr]]:
