@@ -1,5 +1,7 @@
 """The multiplier array: products, their sums over the input channels, and the sum of a run."""
 
+from collections.abc import Iterable
+
 from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib.wiring import In, Out
 
@@ -111,6 +113,6 @@ def lanes(entry: Value, width: int) -> list[Value]:
     return [entry[begin : begin + width].as_signed() for begin in range(0, len(entry), width)]
 
 
-def join(values: list[Value], width: int) -> Value:
+def join(values: Iterable[Value], width: int) -> Value:
     """Put lanes together into an entry, cutting each to a width."""
     return Cat(value[:width] for value in values)

@@ -170,8 +170,8 @@ class ControlRegisters(Unit):
             Register.STATUS: status,
             Register.CYCLES_LOW: self.cycle[:REGISTER_BITS],
             Register.CYCLES_HIGH: self.cycle[REGISTER_BITS:],
-            **writable,
         }
+        values.update({int(register): value for register, value in writable.items()})
         for number in range(4):
             word = digest[REGISTER_BYTES * number : REGISTER_BYTES * (number + 1)]
             address = Register.CONFIG_DIGEST_0 + REGISTER_BYTES * number

@@ -18,8 +18,8 @@ class DramReadPort(Unit):
     """Answers read bursts in order.
 
     The first beat comes `read_latency_cycles` after the address or `read_gap_cycles` + 1 after the
-    last beat before, whichever is later; beats follow in consecutive cycles. A beat is aligned, also
-    where the address of its burst is not. Addresses are always taken, as many as `bursts` may be in flight.
+    last beat before, whichever is later; beats follow in consecutive cycles. A beat is aligned,
+    also where the address of its burst is not. Addresses are taken while fewer than `bursts` wait.
 
     Attributes
     ----------

@@ -1,5 +1,7 @@
 """Instruction fetch: reads the program ahead and hands out one instruction per cycle."""
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import memory, stream
 from amaranth.lib.wiring import In, Out
@@ -107,7 +109,7 @@ class Fetch(Unit):
         valid = self.port.r.valid
         words = []
         for bank in range(banks):
-            storage = memory.Memory(shape=unsigned(width), depth=depth, init=[])
+            storage: Any = memory.Memory(shape=unsigned(width), depth=depth, init=[])
             m.submodules[f"bank_{bank}"] = storage
             write_port, read_port = storage.write_port(), storage.read_port(domain="comb")
             first = bank - bank % filled

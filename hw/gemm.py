@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.array import MultiplierArray, join, lanes
 from tilewright.hw.component import Unit
-from tilewright.hw.layouts import instruction_layout, uop_layout
+from tilewright.hw.layouts import instruction_layout, uop_bits, uop_layout
 from tilewright.hw.pipeline import delayed
 from tilewright.hw.scratchpad import ReadPort, WritePort
 from tilewright.hw.sequencer import Sequencer, mark_runs
@@ -61,7 +61,7 @@ class GemmEngine(Unit):
         )
         acc_bits = _ACC_BITS * config.batch * config.block_out
         bank = config.acc_bank_entries
-        uop_bits = uop_layout(GemmUop, config).size
+        uop_width = uop_bits(GemmUop, config)
         row_bits = 8 * config.block_in
         super().__init__(
             {
@@ -70,7 +70,7 @@ class GemmEngine(Unit):
                 "signal": Out(len(Engine)),
                 "active": Out(1),
                 "busy": Out(1),
-                "guop": Out(ReadPort(entries=config.gemm_uop_entries, entry_bits=uop_bits)),
+                "guop": Out(ReadPort(entries=config.gemm_uop_entries, entry_bits=uop_width)),
                 "inp": Out(
                     ReadPort(entries=config.inp_entries, entry_bits=row_bits * config.batch)
                 ),
@@ -105,9 +105,9 @@ class GemmEngine(Unit):
         """Read the micro-op, add its indices, and read the scratchpads."""
         step, current = sequencer.step, sequencer.current
         uop = uop_layout(GemmUop, self._config)(self.guop.data)
-        begin = Signal(step.shape())
-        issued = Signal(self._control)
-        addressed = Signal(self._control)
+        begin: Any = Signal(step.shape())
+        issued: Any = Signal(self._control)
+        addressed: Any = Signal(self._control)
         m.d.comb += [
             self.guop.enable.eq(sequencer.valid),
             self.guop.address.eq(step.uop),
@@ -137,9 +137,9 @@ class GemmEngine(Unit):
         runs = [Signal(signed(_ACC_BITS), name=f"run_{i}") for i in range(len(sums))]
         for run, term in zip(runs, sums, strict=True):
             m.d.sync += run.eq(Mux(summed.begins_run, 0, run) + term)
-        ended = Signal(self._control)
-        added = Signal(self._control)
-        written = Signal(self._control)
+        ended: Any = Signal(self._control)
+        added: Any = Signal(self._control)
+        written: Any = Signal(self._control)
         upper = Signal()
         index = Signal(range(bank))
         m.d.sync += [

@@ -18,6 +18,11 @@ def instruction_layout(cls: type[Instruction], config: AcceleratorConfig) -> dat
     return _flexible(cls, config, skipped_bits=OPCODE_BITS)
 
 
+def uop_bits(cls: type[AnyUop], config: AcceleratorConfig) -> int:
+    """Width of a micro-op as its scratchpad holds it."""
+    return encoded_bits(cls, config)
+
+
 def uop_layout(cls: type[AnyUop], config: AcceleratorConfig) -> data.Layout:
     """Lay out a micro-op class as its scratchpad holds it: without the unused upper bits."""
     return _flexible(cls, config, skipped_bits=0)
@@ -26,7 +31,7 @@ def uop_layout(cls: type[AnyUop], config: AcceleratorConfig) -> data.Layout:
 def _flexible(
     cls: type[Any], config: AcceleratorConfig, *, skipped_bits: int
 ) -> data.FlexibleLayout:
-    members = {
+    members: dict[int | str, data.Field] = {
         item.field.path.replace(".", "_"): data.Field(
             _shape(item.width, is_signed=item.low < 0), item.position - skipped_bits
         )

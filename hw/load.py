@@ -1,5 +1,7 @@
 """The load engine: reads rows of DRAM ahead and writes them, with padding, into scratchpads."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -101,7 +103,7 @@ class LoadEngine(Unit):
                     size = memory_shape(item, config).entry_bytes
                     m.d.comb += transfer.row_bytes.eq(payload.entries * size)
         m.d.sync += unwritten.eq(unwritten + started - writer.task_done)
-        current = Signal(self._layout)
+        current: Any = Signal(self._layout)
         setting_up = Signal()
         m.d.sync += [current.eq(payload), setting_up.eq(started)]
         task = tasks.write.payload
@@ -138,9 +140,8 @@ class LoadEngine(Unit):
     def _receive(self, m: Module, writer: LoadWriter) -> None:
         """Keep arriving beats until the write stage has used them."""
         beats = self._config.load_bursts * self._config.burst_beats
-        m.submodules.buffer = buffer = memory.Memory(
-            shape=unsigned(self._config.port_bits), depth=beats, init=[]
-        )
+        buffer: Any = memory.Memory(shape=unsigned(self._config.port_bits), depth=beats, init=[])
+        m.submodules.buffer = buffer
         write_port, read_port = buffer.write_port(), buffer.read_port()
         level = Signal(range(beats + 1))
         m.d.comb += [

@@ -1,5 +1,7 @@
 """The write stage of the load engine: pads rows and writes beats or entries into scratchpads."""
 
+from typing import Any
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -157,7 +159,9 @@ class LoadWriter(Unit):
     def _follow(self, m: Module, step_bytes: Value, ends_row: Value, ends_plane: Value) -> Signal:
         """Follow the DRAM address modulo the longest burst, to know where beats and bursts end."""
         task = self.task.payload
-        position, following = Signal.like(task.position), Signal.like(task.position)
+        position, following = (
+            Signal(task.position.shape(), name=name) for name in ("position", "following")
+        )
         moved, row_moved, plane_moved = (
             Signal.like(task.position, name=name) for name in ("moved", "row_moved", "plane_moved")
         )
@@ -188,7 +192,7 @@ class LoadWriter(Unit):
         """Align what was read, or make padding, and write it."""
         task = self.task.payload
         beat_bits = (self._config.port_bytes - 1).bit_length()
-        stepped = Signal(
+        stepped: Any = Signal(
             data.StructLayout(
                 {
                     "valid": 1,

@@ -1,5 +1,7 @@
 """A first-in first-out queue whose entries can be read in the cycle after they were written."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, ShapeLike, Signal
 from amaranth.lib import memory, stream
 from amaranth.lib.wiring import In, Out
@@ -36,9 +38,8 @@ class Queue(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        m.submodules.storage = storage = memory.Memory(
-            shape=self._shape, depth=self._depth, init=[]
-        )
+        storage: Any = memory.Memory(shape=self._shape, depth=self._depth, init=[])
+        m.submodules.storage = storage
         write_port = storage.write_port()
         read_port = storage.read_port(domain="comb")
         tail = Signal(range(self._depth))

@@ -1,5 +1,7 @@
 """Cuts the rows of a strided transfer into bursts, one burst per cycle."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
@@ -66,7 +68,7 @@ class RowBursts(Unit):
         m = Module()
         burst = self.burst.payload
         beat_index = Signal(ADDRESS_BITS - self._beat_bits)
-        beats_left = Signal(self._transfer["row_bytes"].width - self._beat_bits + 2)
+        beats_left: Any = Signal(self._transfer["row_bytes"].width - self._beat_bits + 2)
         room = Signal(self._burst_bits + 1)
         active = Signal()
         last_row = Signal()
@@ -90,7 +92,7 @@ class RowBursts(Unit):
         ]
         current, row_address = self._rows(m, advance, last_row)
         offset = row_address[: self._beat_bits]
-        row_end = Signal(self._transfer["row_bytes"].width + 2)
+        row_end: Any = Signal(self._transfer["row_bytes"].width + 2)
         m.d.comb += row_end.eq(current.row_bytes + offset + self._config.port_bytes - 1)
         m.d.sync += setting_up.eq(self.transfer.valid & self.transfer.ready)
         with m.If(setting_up):
@@ -111,9 +113,9 @@ class RowBursts(Unit):
             ]
         return m
 
-    def _rows(self, m: Module, advance: Signal, last_row: Signal) -> tuple[Signal, Signal]:
+    def _rows(self, m: Module, advance: Signal, last_row: Signal) -> tuple[Any, Signal]:
         """Walk over the rows; returns the transfer and the address of the row to come."""
-        current = Signal(self._transfer)
+        current: Any = Signal(self._transfer)
         payload = self.transfer.payload
         row_address = Signal(ADDRESS_BITS)
         plane_address = Signal(ADDRESS_BITS)

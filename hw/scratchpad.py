@@ -1,5 +1,7 @@
 """On-chip memories with one read and one write port, and the signatures of these ports."""
 
+from typing import Any
+
 from amaranth.hdl import Module, unsigned
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -72,9 +74,10 @@ class Scratchpad(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        m.submodules.storage = storage = memory.Memory(
+        storage: Any = memory.Memory(
             shape=unsigned(self.lanes * self.lane_bits), depth=self.entries, init=[]
         )
+        m.submodules.storage = storage
         write_port = storage.write_port(granularity=self.lane_bits if self.lanes > 1 else None)
         m.d.comb += [
             write_port.en.eq(self.write.enable),

@@ -6,7 +6,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Value
 
-from tilewright.hw.layouts import uop_layout
+from tilewright.hw.layouts import uop_bits
 from tilewright.hw.scratchpad import Scratchpad
 from tilewright.hw.vector import lut_words
 from tilewright.isa.config import AcceleratorConfig
@@ -61,9 +61,9 @@ def block_shape(memory: Memory, config: AcceleratorConfig) -> BlockShape:
             count, entries = config.batch * config.block_out, lut_words(config)
             lane_bits = config.port_bits
         case Memory.GUOP if parts == 1:
-            lane_bits = uop_layout(GemmUop, config).size
+            lane_bits = uop_bits(GemmUop, config)
         case Memory.VUOP if parts == 1:
-            lane_bits = uop_layout(VectorUop, config).size
+            lane_bits = uop_bits(VectorUop, config)
         case Memory.OUT:
             pass
         case _:

@@ -156,8 +156,8 @@ def mark_runs(m: Module, steps: Any) -> Any:
     -------
     The same one cycle later, `begins_run` and `ends_run` set at those of every run.
     """
-    current = Signal(steps.shape())
-    marked = Signal(steps.shape())
+    current: Any = Signal(steps.shape())
+    marked: Any = Signal(steps.shape())
     moves = Signal()
     m.d.sync += [current.eq(steps), current.begins_run.eq(steps.begins_run | moves)]
     m.d.comb += [

@@ -75,11 +75,10 @@ class StoreEngine(Unit):
         m.submodules.responses = responses = Queue(response, self._config.store_bursts)
         wiring.connect(m, addresses.read, wiring.flipped(self.port.aw))
         wiring.connect(m, beats.read, wiring.flipped(self.port.w))
-        current = Signal(self._layout)
+        current: Any = Signal(self._layout)
         burst = bursts.burst.payload
-        step = Signal(
-            data.StructLayout({"valid": 1, "first": 1, "ends_burst": 1}), init={"first": 1}
-        )
+        step: Any = Signal(data.StructLayout({"valid": 1, "first": 1, "ends_burst": 1}))
+        within_burst = Signal()
         pause = Signal(range(self._config.dram.write_gap_cycles + 1))
         started = self.instruction.valid & self.instruction.ready
         m.d.comb += [
@@ -88,6 +87,7 @@ class StoreEngine(Unit):
                 & (beats.level <= _BEAT_ENTRIES - 2)
                 & (~step.first | (addresses.write.ready & responses.write.ready & (pause == 0)))
             ),
+            step.first.eq(~within_burst),
             bursts.burst.ready.eq(step.valid & step.ends_burst),
             addresses.write.valid.eq(step.valid & step.first),
             addresses.write.payload.address.eq(burst.address),
@@ -102,7 +102,7 @@ class StoreEngine(Unit):
             self.busy.eq(step.valid | started | delayed(m, started, 1, name="started")),
         ]
         with m.If(step.valid):
-            m.d.sync += [step.first.eq(step.ends_burst)]
+            m.d.sync += within_burst.eq(~step.ends_burst)
         with m.If(step.valid & step.ends_burst):
             m.d.sync += pause.eq(self._config.dram.write_gap_cycles)
         with m.Elif(pause != 0):

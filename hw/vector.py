@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.array import join, lanes
 from tilewright.hw.component import Unit
-from tilewright.hw.layouts import instruction_layout, uop_layout
+from tilewright.hw.layouts import instruction_layout, uop_bits, uop_layout
 from tilewright.hw.pipeline import delayed
 from tilewright.hw.requantise import REQUANTISE_STAGES, RequantiseLane, parameters_layout
 from tilewright.hw.scratchpad import ReadPort, WritePort
@@ -88,7 +88,7 @@ class VectorEngine(Unit):
             }
         )
         self._finishes_acc = Signal()
-        uop_bits = uop_layout(VectorUop, config).size
+        uop_width = uop_bits(VectorUop, config)
         prm_bits = 8 * PRM_CHANNEL_BYTES * config.block_out
         super().__init__(
             {
@@ -97,7 +97,7 @@ class VectorEngine(Unit):
                 "signal": Out(len(Engine)),
                 "active": Out(1),
                 "busy": Out(1),
-                "vuop": Out(ReadPort(entries=config.vector_uop_entries, entry_bits=uop_bits)),
+                "vuop": Out(ReadPort(entries=config.vector_uop_entries, entry_bits=uop_width)),
                 "vec": Out(ReadPort(entries=config.vec_entries, entry_bits=8 * self._lanes)),
                 "coef": Out(
                     ReadPort(entries=config.coef_entries, entry_bits=_COEF_BITS * config.block_out)
@@ -154,9 +154,9 @@ class VectorEngine(Unit):
         config = self._config
         step, current = sequencer.step, sequencer.current
         uop = uop_layout(VectorUop, config)(self.vuop.data)
-        begin = Signal(step.shape())
-        issued = Signal(self._control)
-        addressed = Signal(self._control)
+        begin: Any = Signal(step.shape())
+        issued: Any = Signal(self._control)
+        addressed: Any = Signal(self._control)
         source = Signal(config.operand_bits)
         coef = Signal(config.coef_index_bits)
         m.d.comb += [self.vuop.enable.eq(sequencer.valid), self.vuop.address.eq(step.uop)]
@@ -195,7 +195,7 @@ class VectorEngine(Unit):
         coefs = lanes(self.coef.data, _COEF_BITS) * self._config.batch
         control = at[_MULTIPLIED_STAGE]
         operation = at[_MULTIPLIED_STAGE - 1].operation
-        runs = []
+        runs: list[Value] = []
         for i in range(self._lanes):
             operand = Signal(signed(_ACC_BITS), name=f"operand_{i}")
             coef = Signal(signed(_COEF_BITS), name=f"coef_{i}")
@@ -226,10 +226,10 @@ class VectorEngine(Unit):
             self.prm.enable.eq(read.valid & read.ends_run),
             self.prm.address.eq(read.prm),
         ]
-        unscaled = layout.const({"bias": 0, "multiplier": 1, "shift": 0, "unused": 0})
+        unscaled: Any = layout.const({"bias": 0, "multiplier": 1, "shift": 0, "unused": 0})
         parameters = []
         for channel in range(self._config.block_out):
-            register = Signal(layout, name=f"parameters_{channel}")
+            register: Any = Signal(layout, name=f"parameters_{channel}")
             word = self.prm.data.word_select(channel, layout.size)
             scaled = at[_COMBINED_STAGE - 1].requantise
             m.d.sync += register.eq(Mux(scaled, word, unscaled.as_value()))

@@ -151,8 +151,7 @@ def _sources() -> Iterator[Path]:
 def _folder(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     assert spec is not None, "our own packages are there"
-    (folder,) = spec.submodule_search_locations or ()
-    return Path(folder)
+    return Path((spec.submodule_search_locations or [""])[0])
 
 
 def _build(config: AcceleratorConfig, tools: Toolchain, folder: Path, trace: bool) -> Path:
