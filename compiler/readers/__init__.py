@@ -24,17 +24,14 @@ def read_model(path: str | Path) -> Graph:
     ------
     ModelError
         If the file cannot be read, is damaged, is not quantised, or uses what is not supported;
-        the message starts with its name.
+        the message does not name the file.
     """
     file = Path(path)
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
-            raise ModelError(f"{file} is larger than {MAX_FILE_BYTES} bytes")
+            raise ModelError(f"the file is larger than {MAX_FILE_BYTES} bytes")
         data = file.read_bytes()
     except OSError as error:
-        raise ModelError(f"cannot read {file}: {error.strerror}") from error
+        raise ModelError(f"the file cannot be read: {error.strerror}") from error
     read = read_tflite if is_tflite(data) else read_onnx
-    try:
-        return read(data, file.stem)
-    except ModelError as error:
-        raise ModelError(f"{file.name}: {error}", hint=error.hint) from error
+    return read(data, file.stem)

@@ -120,20 +120,20 @@ def test_files_that_are_no_model(case: str, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(ModelError) as caught:
         read_model(path)
-    assert str(caught.value) == f"model.tflite: {message}"
+    assert str(caught.value) == message
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(ModelError) as caught:
         read_model(path)
-    assert str(caught.value) == f"cannot read {path}: No such file or directory"
+    assert str(caught.value) == "the file cannot be read: No such file or directory"
 
 
 def test_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         read_model(tmp_path)
-    assert str(caught.value) == f"cannot read {tmp_path}: Is a directory"
+    assert str(caught.value) == "the file cannot be read: Is a directory"
 
 
 def test_the_content_decides_not_the_suffix(shared_models: Path, tmp_path: Path) -> None:
