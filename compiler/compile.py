@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from typing_extensions import assert_never
+
 from tilewright.compiler.compiled import CompiledGraph, HostStep, Step, Target
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.lower import lower_stage
@@ -54,6 +56,6 @@ def compile_graph(
                         keep_intermediates=keep_intermediates,
                     )
                 )
-    return CompiledGraph(
-        graph=graph, config=config, steps=tuple(steps), placement=placed.placement
-    )
+            case _:
+                assert_never(stage.target)
+    return CompiledGraph(graph=graph, config=config, steps=tuple(steps), placement=placed.placement)

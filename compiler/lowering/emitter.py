@@ -92,10 +92,6 @@ class Emitter:
         self._rings = {memory: Ring(memory, config) for memory in Memory}
         self._bank = 0
 
-    def resident(self, memory: Memory, key: Hashable) -> Span | None:
-        """Return the span that holds `key`, if it is on chip."""
-        return self._rings[memory].find(key)
-
     def load_tile(
         self,
         memory: Memory,
@@ -111,7 +107,9 @@ class Emitter:
             return span
         entry_bytes = memory_shape(memory, self.config).entry_bytes
         if not region.rows or not region.row_bytes:
-            region, padding = _padding_only(region, padding, entry_bytes)
+            span = ring.allocate(key, _padding_entries(region, padding, entry_bytes), pinned)
+            self._fill(span, padding.value)
+            return span
         load = Load(
             memory=memory,
             dst=0,
@@ -128,7 +126,7 @@ class Emitter:
             pad_value=padding.value,
         )
         span = ring.allocate(key, load.written_entries, pinned)
-        self._append_load(load, span, region if load.entries else None)
+        self._append_load(load, span, region)
         return span
 
     def load_constant(self, memory: Memory, data: bytes, pinned: tuple[Span, ...] = ()) -> Span:
@@ -193,6 +191,26 @@ class Emitter:
         )
         self._append(store, reads=(out,), dram=region)
 
+    def _fill(self, span: Span, value: int) -> None:
+        """Load nothing but padding: rows as long as they can be, then the rest."""
+        count, rest = divmod(span.entries, MAX_PADDING)
+        begin = span.begin
+        for planes, width in ((count, MAX_PADDING), (1, rest)):
+            entries = planes * width
+            if entries:
+                load = Load(
+                    memory=span.memory,
+                    dst=0,
+                    address=0,
+                    entries=0,
+                    planes=planes,
+                    pad_left=width,
+                    pad_value=value,
+                )
+                part = Span(memory=span.memory, begin=begin, entries=entries)
+                self._append_load(load, part, None)
+                begin += entries
+
     def _append_load(self, load: Load, span: Span, region: DramRegion | None) -> None:
         self._append(replace(load, dst=span.begin), writes=(span,), dram=region)
 
@@ -209,13 +227,7 @@ class Emitter:
         )
 
 
-def _padding_only(
-    region: DramRegion, padding: Padding, entry_bytes: int
-) -> tuple[DramRegion, Padding]:
-    """Describe a tile that lies in the padding: one row without data among padding rows."""
+def _padding_entries(region: DramRegion, padding: Padding, entry_bytes: int) -> int:
+    """Count the entries of a tile, padding included."""
     width = padding.left + region.row_bytes // entry_bytes + padding.right
-    rows = padding.top + region.rows + padding.bottom
-    return (
-        DramRegion(address=0, row_bytes=0, planes=region.planes),
-        Padding(left=width, top=rows - 1, value=padding.value),
-    )
+    return region.planes * (padding.top + region.rows + padding.bottom) * width

@@ -1,6 +1,6 @@
 """Fusion of a residual addition into the convolution before it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.compiler.graph import Graph, Node
@@ -18,9 +18,14 @@ class KernelGroup:
 
 
 def fuse(
-    nodes: Sequence[Node], kernels: Mapping[str, Legalised], graph: Graph
+    nodes: Sequence[Node],
+    kernels: Mapping[str, Legalised],
+    graph: Graph,
+    fits: Callable[[MatrixKernel], bool],
 ) -> tuple[KernelGroup, ...]:
     """Join each addition with the last of its convolutions, where nothing else reads that.
+
+    Only where the joined kernel still fits, as `fits` says.
 
     ``add(conv(x), y) -> conv_add(x, y)``, at the place of the addition.
     """
@@ -40,8 +45,10 @@ def fuse(
             continue
         order = {one.name: position for position, one in enumerate(nodes)}
         conv = max(candidates, key=lambda one: order[one.name])
-        kernel = groups.pop(conv.name).legalised.kernels[0]
-        fused = _with_residual(kernel, conv, node, node.op)
+        fused = _with_residual(groups[conv.name].legalised.kernels[0], conv, node, node.op)
+        if not fits(fused):
+            continue
+        del groups[conv.name]
         groups[node.name] = KernelGroup(nodes=(conv, node), legalised=Legalised(kernels=(fused,)))
     return tuple(groups[node.name] for node in nodes if node.name in groups)
 

@@ -150,3 +150,14 @@ class Legalised:
 
     kernels: tuple[Kernel, ...]
     temporaries: tuple[tuple[str, TensorShape], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReason:
+    """Why an operator runs on the host."""
+
+    text: str
+
+
+#: What becomes of an operator.
+Decision: TypeAlias = Legalised | HostReason

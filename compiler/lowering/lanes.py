@@ -27,7 +27,7 @@ from tilewright.compiler.lowering.tiling import parts, streamed_entries, streame
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import Vector, VectorLoop, VectorOperation, VectorUop
-from tilewright.isa.memories import PRM_CHANNEL_BYTES, Memory
+from tilewright.isa.memories import Memory, memory_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ class LaneSchedule:
     def _load_prm(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the parameters of all channels at once, or of the tile's where that is too much."""
         data = self._scales.data
-        entry = self.config.block_out * PRM_CHANNEL_BYTES
+        entry = memory_shapes(self.config)[Memory.PRM].entry_bytes
         if not self._scales.per_channel or len(data) // entry <= self.config.prm_entries // 2:
             first = place.block * self._per_pixel if self._scales.per_channel else 0
             return emitter.load_constant(Memory.PRM, data), first
@@ -199,7 +199,7 @@ class LaneSchedule:
     def _load_coefficients(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the coefficients of all channels, or of the tile's where that is too much."""
         data = self._coefficients
-        entry = self.config.block_out * 2
+        entry = memory_shapes(self.config)[Memory.COEF].entry_bytes
         per_block = self._taps * self._per_pixel
         if not self._coef_per_channel:
             return emitter.load_constant(Memory.COEF, data[: self._taps * entry]), 0
@@ -228,7 +228,11 @@ class LaneSchedule:
         if len(spans) > 1:
             modulus = 1 << self.config.operand_bits
             return [
-                (0, (span.begin - spans[0].begin) % modulus, number)
+                (
+                    0,
+                    (span.begin - spans[0].begin) % modulus,
+                    0 if self.kernel.coefficients is None else number,
+                )
                 for number, span in enumerate(spans)
             ]
         if self._loops_reduce:
@@ -239,7 +243,7 @@ class LaneSchedule:
             (
                 0,
                 (row * window.dilation[0] * pitch + column * window.dilation[1]) * self._per_pixel,
-                row * window.kernel[1] + column,
+                0 if self.kernel.coefficients is None else row * window.kernel[1] + column,
             )
             for row in range(window.kernel[0])
             for column in range(window.kernel[1])

@@ -6,6 +6,8 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.lowering.kernels import (
+    Decision,
+    HostReason,
     Kernel,
     LaneKernel,
     LaneSource,
@@ -47,10 +49,10 @@ from tilewright.compiler.operators import (
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import VectorOperation
 
-_MOVES = "the reshape moves data between channels"
+_MOVES = HostReason(text="the reshape moves data between channels")
 
 
-def legalise(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
+def legalise(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision:
     """Return the kernels of a node, or the reason why it has none.
 
     A reshape that moves no data needs no kernel; see `is_view`.
@@ -60,13 +62,13 @@ def legalise(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised |
         if name in graph.constants:
             continue
         if tensor.dtype is not DataType.INT8:
-            return f"{tensor.dtype.value} tensor {tensor.name!r}"
+            return HostReason(text=f"{tensor.dtype.value} tensor {tensor.name!r}")
         if len(tensor.shape) < 2 or 0 in tensor.shape:
-            return f"tensor {tensor.name!r} of shape {list(tensor.shape)}"
+            return HostReason(text=f"tensor {tensor.name!r} of shape {list(tensor.shape)}")
     return _dispatch(node, graph, config)
 
 
-def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:  # noqa: C901
+def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision:  # noqa: C901
     match node.op:
         case Conv2d() as op:
             return _one(_conv(node, op, graph))
@@ -101,8 +103,8 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised 
             assert_never(node.op)
 
 
-def _unsupported(node: Node) -> str:
-    return f"the accelerator has no {type(node.op).__name__}"
+def _unsupported(node: Node) -> HostReason:
+    return HostReason(text=f"the accelerator has no {type(node.op).__name__}")
 
 
 def is_view(node: Node, graph: Graph) -> bool:

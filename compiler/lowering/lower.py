@@ -11,18 +11,21 @@ from tilewright.compiler.lowering.fusion import KernelGroup, fuse
 from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
 from tilewright.compiler.lowering.memory_plan import Lifetime, MemoryPlan, plan_memory
 from tilewright.compiler.lowering.pipelining import Pipeline, emit_pipeline, make_pipelines
-from tilewright.compiler.lowering.placement import Schedule, kernel_tensors
+from tilewright.compiler.lowering.placement import (
+    Schedule,
+    fits,
+    kernel_tensors,
+    tensor_views,
+)
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes
-from tilewright.isa.errors import CompileError
+from tilewright.isa.errors import CompileError, ProgramError
+from tilewright.isa.happens_before import check_tokens, happens_before
 from tilewright.isa.instructions import AnyInstruction, Finish
-from tilewright.isa.program import Buffer, BufferRole, Program, Segment
-
-#: Alignment of the code: no fetch burst of any configuration crosses it.
-_CODE_ALIGNMENT = 4096
+from tilewright.isa.program import Buffer, BufferRole, Program, Segment, code_alignment_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ def lower_stage(
         *assign_tokens(emitter.tasks, config, dram_begin=0, dram_end=plan.size_bytes),
         Finish(),
     ]
+    _check_token_limit(instructions, config)
     layers = tuple(
         _layer_info(group, [s for s, n in zip(schedules, layer_of_kernel, strict=True) if n == i])
         for i, group in enumerate(stage.groups)
@@ -102,7 +106,7 @@ def _prepare(
             KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in computing
         )
     else:
-        groups = fuse(computing, kernels, graph)
+        groups = fuse(computing, kernels, graph, lambda kernel: _fits(kernel, graph, config))
     roots = _view_roots(nodes, kernels)
     made = {name for node in nodes for name in node.outputs}
     read = dict.fromkeys(
@@ -123,6 +127,20 @@ def _prepare(
         groups=groups, shapes=shapes, roots=roots, inputs=inputs, outputs=outputs, folds={}
     )
     return stage if keep_intermediates else _fold_inputs(stage, config)
+
+
+def _check_token_limit(instructions: Sequence[AnyInstruction], config: AcceleratorConfig) -> None:
+    try:
+        check_tokens(happens_before(instructions, config), config)
+    except ProgramError as error:
+        raise CompileError(
+            f"the network needs more tokens than configuration {config.name!r} counts: {error}",
+            hint="a larger token_limit, or a smaller queue_entries",
+        ) from error
+
+
+def _fits(kernel: Kernel, graph: Graph, config: AcceleratorConfig) -> bool:
+    return fits(kernel, tensor_views(Legalised(kernels=(kernel,)), graph, config), config)
 
 
 def _outputs(
@@ -240,9 +258,10 @@ def _assemble(
     layers: tuple[LayerInfo, ...],
     config: AcceleratorConfig,
 ) -> Program:
-    code_address = -(-emitter.constants.end // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
+    alignment = code_alignment_bytes(config)
+    code_address = -(-emitter.constants.end // alignment) * alignment
     code_bytes = len(instructions) * instruction_bytes(config)
-    dram_bytes = -(-(code_address + code_bytes) // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
+    dram_bytes = code_address + code_bytes
     if dram_bytes > config.dram.size_bytes:
         raise CompileError(
             f"the network needs {dram_bytes} bytes of DRAM, configuration {config.name!r} has"

@@ -7,6 +7,8 @@ import numpy as np
 
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.lowering.kernels import (
+    Decision,
+    HostReason,
     IntArray,
     Kernel,
     LaneKernel,
@@ -27,16 +29,14 @@ from tilewright.isa.integers import MULTIPLIER_BITS
 _UNIT_MULTIPLIER, _UNIT_SHIFT = 1 << MULTIPLIER_BITS - 1, MULTIPLIER_BITS - 1
 
 
-def lower_concat(
-    node: Node, op: Concat, graph: Graph, config: AcceleratorConfig
-) -> Legalised | str:
+def lower_concat(node: Node, op: Concat, graph: Graph, config: AcceleratorConfig) -> Decision:
     """Copy each input to its place; channels that do not begin a block go through the array."""
     rank = len(graph.tensors[node.outputs[0]].shape)
     axis = op.axis % rank
     if axis == 0:
-        return "concatenation of images"
+        return HostReason(text="concatenation of images")
     if axis != rank - 1 and rank != 4:
-        return f"concatenation along axis {axis} of a tensor with {rank} axes"
+        return HostReason(text=f"concatenation along axis {axis} of a tensor with {rank} axes")
     shapes = [TensorShape.of(graph.tensors[name].shape) for name in node.inputs]
     if axis == rank - 1:
         return _concat_channels(node, shapes, graph, config)
@@ -112,13 +112,13 @@ def _interleave_channels(
     return Legalised(kernels=tuple(kernels), temporaries=tuple(temporaries))
 
 
-def lower_pad(node: Node, op: Pad, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
+def lower_pad(node: Node, op: Pad, graph: Graph, config: AcceleratorConfig) -> Decision:
     """Copy with padding around rows and columns; padded channels go through the array."""
     output = TensorShape.of(graph.tensors[node.outputs[0]].shape)
     source = TensorShape.of(graph.tensors[node.inputs[0]].shape)
     before, after = _spatial(op.before), _spatial(op.after)
     if before is None or after is None or op.before[0] or op.after[0]:
-        return "padding of an axis that is not row, column or channel"
+        return HostReason(text="padding of an axis that is not row, column or channel")
     value = int(op.value)
     window = Window(before=before, pad_value=value)
     if not op.before[-1] and not op.after[-1]:
@@ -140,15 +140,15 @@ def lower_pad(node: Node, op: Pad, graph: Graph, config: AcceleratorConfig) -> L
     return Legalised(kernels=(kernel,))
 
 
-def lower_slice(node: Node, op: Slice, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
+def lower_slice(node: Node, op: Slice, graph: Graph, config: AcceleratorConfig) -> Decision:
     """Copy rows and columns at a stride; channels within a block go through the array."""
     output = TensorShape.of(graph.tensors[node.outputs[0]].shape)
     source = TensorShape.of(graph.tensors[node.inputs[0]].shape)
     begin, stride = _spatial(op.begin), _spatial(op.stride, missing=1)
     if begin is None or stride is None or output.images != source.images:
-        return "slicing of an axis that is not row, column or channel"
+        return HostReason(text="slicing of an axis that is not row, column or channel")
     if min(op.stride) < 1:
-        return "slicing with a negative stride"
+        return HostReason(text="slicing with a negative stride")
     window = Window(before=(-begin[0], -begin[1]), stride=stride)
     first, step = op.begin[-1], op.stride[-1]
     if step == 1 and first % config.layout_block == 0:

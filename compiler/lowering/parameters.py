@@ -5,6 +5,7 @@ import numpy as np
 from tilewright.compiler.lowering.kernels import IntArray, Requantisation
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.integers import MULTIPLIER_BITS
+from tilewright.isa.memories import Memory, memory_shapes
 
 
 def prm_entries(scale: Requantisation, config: AcceleratorConfig) -> bytes:
@@ -32,7 +33,7 @@ def splat_prm(scale: Requantisation, config: AcceleratorConfig) -> bytes:
             high=scale.high,
         ),
         config,
-    )[: config.block_out * 8]
+    )[: memory_shapes(config)[Memory.PRM].entry_bytes]
 
 
 def coefficient_entries(coefficients: IntArray, config: AcceleratorConfig) -> bytes:

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.kernels import Kernel, LaneKernel, MatrixKernel
-from tilewright.compiler.lowering.placement import Schedule, kernel_tensors, make_schedule
+from tilewright.compiler.lowering.placement import (
+    Schedule,
+    kernel_tensors,
+    make_schedule,
+    naming_misfit,
+)
 from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.isa.config import AcceleratorConfig
@@ -112,7 +117,8 @@ def emit_pipeline(
     for position, step in interleave(steps, tensors):
         emitter.kernel = pipeline.first + position
         emitter.layer = layers[emitter.kernel]
-        step.emit(emitter)
+        with naming_misfit(pipeline.schedules[position].kernel.name, emitter.config):
+            step.emit(emitter)
 
 
 def interleave(

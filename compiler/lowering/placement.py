@@ -1,13 +1,23 @@
 """Which operators run on the accelerator, and how they group into programs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import Placement, Target
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.lowering.emitter import MAX_PADDING
-from tilewright.compiler.lowering.kernels import Kernel, LaneKernel, Legalised, MatrixKernel
+from tilewright.compiler.lowering.kernels import (
+    Decision,
+    HostReason,
+    Kernel,
+    LaneKernel,
+    Legalised,
+    MatrixKernel,
+)
 from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.legalise import legalise
 from tilewright.compiler.lowering.matrix import MatrixSchedule
@@ -42,15 +52,14 @@ def place(graph: Graph, config: AcceleratorConfig) -> PlacedGraph:
     placement: list[Placement] = []
     kernels: dict[str, Legalised] = {}
     for node in graph.nodes:
-        decided = _decide(node, graph, config)
-        target, reason = Target.HOST, decided
-        if not isinstance(decided, str):
-            kernels[node.name] = decided
-            target, reason = Target.ACCELERATOR, _describe(decided)
+        match _decide(node, graph, config):
+            case Legalised() as legalised:
+                kernels[node.name] = legalised
+                target, reason = Target.ACCELERATOR, _describe(legalised)
+            case HostReason(text=reason):
+                target = Target.HOST
         placement.append(
-            Placement(
-                node=node.name, operator=type(node.op).__name__, target=target, reason=str(reason)
-            )
+            Placement(node=node.name, operator=type(node.op).__name__, target=target, reason=reason)
         )
     kept = _drop_lonely_views(graph, placement, kernels)
     return PlacedGraph(placement=tuple(kept), stages=_stages(graph, kept), kernels=kernels)
@@ -78,45 +87,57 @@ def kernel_tensors(kernel: Kernel) -> tuple[str, ...]:
             return kernel.source, kernel.residual.tensor, kernel.output
         case LaneKernel():
             return (*(source.tensor for source in kernel.sources), kernel.output)
+        case _:
+            assert_never(kernel)
 
 
-def _decide(node: Node, graph: Graph, config: AcceleratorConfig) -> Legalised | str:
+def _decide(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision:
     legalised = legalise(node, graph, config)
-    if isinstance(legalised, str):
+    if isinstance(legalised, HostReason):
         return legalised
     tensors = tensor_views(legalised, graph, config)
     for kernel in legalised.kernels:
         reason = _unpaddable(kernel, tensors, config)
         if reason is not None:
             return reason
-        _check_fit(node, kernel, tensors, config)
+        with naming_misfit(kernel.name, config):
+            make_schedule(kernel, tensors, config)
     return legalised
 
 
-def _check_fit(
-    node: Node, kernel: Kernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig
-) -> None:
-    """Raise where the scratchpads are too small for any tile: the configuration is to blame."""
+@contextmanager
+def naming_misfit(name: str, config: AcceleratorConfig) -> Iterator[None]:
+    """Let the error of scratchpads that are too small for `name` say what it is about."""
     try:
-        make_schedule(kernel, tensors, config)
+        yield
     except CompileError as error:
         raise CompileError(
-            f"node {node.name!r} ({type(node.op).__name__}) does not fit configuration"
-            f" {config.name!r}: {error}",
+            f"{name!r} does not fit configuration {config.name!r}: {error}",
             hint="use a configuration with deeper scratchpads",
         ) from error
 
 
+def fits(kernel: Kernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig) -> bool:
+    """Whether some tile of a kernel fits the scratchpads."""
+    try:
+        make_schedule(kernel, tensors, config)
+    except CompileError:
+        return False
+    return True
+
+
 def _unpaddable(
     kernel: Kernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig
-) -> str | None:
+) -> HostReason | None:
     """Say why a load cannot make the padding of a kernel, or return None."""
     source, output = tensors[kernel_tensors(kernel)[0]].shape, tensors[kernel.output].shape
-    rows, columns = (
-        (kernel.rows, kernel.columns)
-        if isinstance(kernel, LaneKernel)
-        else (output.height, output.width)
-    )
+    match kernel:
+        case LaneKernel(rows=rows, columns=columns):
+            pass
+        case MatrixKernel():
+            rows, columns = output.height, output.width
+        case _:
+            assert_never(kernel)
     entries = config.layout_block // min(config.block_in, config.block_out)
     for axis, count, size, per_pixel in (
         (0, rows, source.height, 1),
@@ -125,7 +146,7 @@ def _unpaddable(
         extent = kernel.window.span(axis, 0, count, size)
         widest = max(extent.pad_before, extent.pad_after) * per_pixel
         if widest > MAX_PADDING:
-            return f"{widest} padding entries, a load makes at most {MAX_PADDING}"
+            return HostReason(text=f"{widest} padding entries, a load makes at most {MAX_PADDING}")
     return None
 
 
@@ -144,6 +165,8 @@ def make_schedule(
             if needs_reduction(kernel, tensors, config):
                 return ReductionSchedule(kernel, tensors, config)
             return LaneSchedule(kernel, tensors, config, streamed=streamed)
+        case _:
+            assert_never(kernel)
 
 
 def _describe(legalised: Legalised) -> str:

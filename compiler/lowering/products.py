@@ -38,8 +38,6 @@ class PackedWeights:
     blocks: tuple[BlockProducts, ...]
     #: Every block of output channels reads every block of input channels.
     dense: bool
-    #: Number of blocks of input channels.
-    input_blocks: int
 
     @property
     def products(self) -> int:
@@ -75,7 +73,7 @@ def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> P
         merged = np.concatenate(positions)
         order = np.argsort(merged[:, 0], kind="stable")
         blocks.append(BlockProducts(positions=merged[order], tiles=tiles[order]))
-    return PackedWeights(blocks=tuple(blocks), dense=dense, input_blocks=blocked.shape[1])
+    return PackedWeights(blocks=tuple(blocks), dense=dense)
 
 
 def _nonzero(blocked: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:

@@ -33,9 +33,8 @@ class Run:
 
     #: First output block of `block_out` channels, counted within the tile.
     first: int
-    #: Number of output blocks; they are `block_step` apart.
+    #: Number of output blocks, each at the same position within its layout block.
     count: int
-    block_step: int
     #: int64 ``[n, 3]``, the fields of `GemmUop`.
     uops: UopArray
     #: Offset into the weights, and what each further output block adds.
@@ -66,7 +65,6 @@ def group_runs(blocks: Sequence[BlockProducts], tile: SourceTile, per_out: int) 
                 joined = Run(
                     first=number,
                     count=1,
-                    block_step=per_out,
                     uops=uops,
                     wgt=wgt,
                     wgt_step=0,

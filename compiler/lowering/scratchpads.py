@@ -60,9 +60,11 @@ class Ring:
                 self._resident[key] = span
                 self._next = span.end
                 return span
+        used = sum(span.entries for span in pinned if span.memory is self.memory)
+        beside = f", of which {used} are in use" if used else ""
         raise CompileError(
             f"{entries} entries do not fit scratchpad {self.memory.name.lower()}"
-            f" of {self.entries} entries"
+            f" of {self.entries} entries{beside}"
         )
 
     def _candidates(self, entries: int, pinned: tuple[Span, ...]) -> list[int]:

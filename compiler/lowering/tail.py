@@ -22,7 +22,7 @@ from tilewright.isa.instructions import (
     VectorTarget,
     VectorUop,
 )
-from tilewright.isa.memories import PRM_CHANNEL_BYTES, Memory
+from tilewright.isa.memories import Memory, memory_shapes
 
 
 class MatrixTail:
@@ -89,7 +89,8 @@ class MatrixTail:
         config, scale = self._config, residual.scale
         acc, vec, out = spans
         pair = splat(np.array([[residual.own_coefficient], [residual.coefficient]]), config)
-        data = coefficient_entries(pair, config)[: pair.size * 2]
+        data = coefficient_entries(pair, config)
+        data = data[: len(pair) * memory_shapes(config)[Memory.COEF].entry_bytes]
         coef = emitter.load_constant(Memory.COEF, data)
         own = emitter.load_constant(Memory.PRM, splat_prm(scale, config), pinned=(prm,))
         base = config.acc_operand_base + acc.begin
@@ -113,7 +114,7 @@ class MatrixTail:
 
     def _load_prm(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the parameters of all channels at once, or of the tile's where that is too much."""
-        entry = self._config.block_out * PRM_CHANNEL_BYTES
+        entry = memory_shapes(self._config)[Memory.PRM].entry_bytes
         first, count = place.block * self._per_out, place.blocks * self._per_out
         if len(self._prm) // entry <= self._config.prm_entries // 2:
             return emitter.load_constant(Memory.PRM, self._prm), first

@@ -15,6 +15,8 @@ from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 from tilewright.isa.memo import memoize
+from tilewright.isa.memories import Memory, memory_shapes
+from tilewright.isa.timing import VECTOR_STAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,64 +128,127 @@ def parts(size: int, *, most: int = 16, largest: int | None = None) -> list[int]
     return sorted(sizes | {1}, reverse=True)
 
 
-def _estimate(shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig) -> float | None:
-    """Estimate the cycles of a tiling, or None where a tile does not fit."""
-    output, source = shape.output, shape.source
-    per_out = config.layout_block // config.block_out
-    per_in = config.layout_block // config.block_in
-    rows = shape.window.span(0, 0, tiling.rows, 1 << 30).reach
-    columns = shape.window.span(1, 0, tiling.columns, 1 << 30).reach
-    positions = -(-output.shape.height // tiling.rows) * -(-output.shape.width // tiling.columns)
-    channels = -(-output.blocks // tiling.out_blocks)
-    slices = -(-shape.in_blocks // tiling.in_blocks)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """Entries and repetitions that follow from a tiling."""
+
+    #: Rows and columns of an input tile, padding included.
+    source_rows: int
+    source_columns: int
+    #: Layout blocks of an input tile.
+    source_blocks: int
+    #: Entries of `inp`, `wgt`, `acc` that a tile needs.
+    inp: int
+    wgt: int
+    results: int
+    #: Tiles of positions, and of channels.
+    positions: int
+    channels: int
+    #: Input tiles, and passes over the accumulators, per output tile.
+    slices: int
+    passes: int
+
+
+def _count(shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig) -> _Counts | None:
+    """Return the counts of a tiling, or None where a tile does not fit."""
+    output = shape.output
+    out_entries = tiling.out_blocks * (config.layout_block // config.block_out)
     uops = -(-shape.products * tiling.in_blocks // shape.in_blocks)
-    in_blocks = tiling.in_blocks
-    if not shape.divisible:
-        in_blocks = min(source.blocks, in_blocks * tiling.out_blocks)
-    inp = rows * columns * in_blocks * per_in
-    splits = product_parts(uops, tiling.out_blocks * per_out, config)
+    splits = product_parts(uops, out_entries, config)
     if splits is None:
         return None
-    wgt = tiling.out_blocks * per_out * -(-uops // splits)
-    results = tiling.rows * tiling.columns * tiling.out_blocks * per_out
-    if not _fits(inp, results, shape, config):
-        return None
-    passes = slices * splits
-    if tiling.channels_outside:
-        inputs_stay = inp * positions * slices <= config.inp_entries
-        inp_loads = positions * slices * (1 if inputs_stay else channels)
-        weights_stay = passes == 1 or wgt * passes <= config.wgt_entries
-        wgt_loads = channels * passes * (1 if weights_stay else positions)
-    else:
-        inputs_stay = slices == 1 or inp * slices <= config.inp_entries
-        inp_loads = positions * slices * (1 if inputs_stay else channels)
-        weights_stay = wgt * channels * passes <= config.wgt_entries
-        wgt_loads = channels * passes * (1 if weights_stay else positions)
-    pixel = config.batch * config.layout_block
-    wgt_bytes = config.block_in * config.block_out
-    inner_rows = min(rows, source.shape.height)
-    inner_columns = min(columns, source.shape.width)
-    padding = max(0, rows * columns - inner_rows * inner_columns) * in_blocks * per_in
-    load = inp_loads * load_cycles(
-        in_blocks * inner_rows, inner_columns * pixel, padding, config
-    ) + wgt_loads * load_cycles(1, wgt * wgt_bytes, 0, config)
-    tiles = positions * channels
-    area = output.shape.height * output.shape.width
-    gemm = issue_cycles(area * shape.all_products, tiles * passes * per_out)
-    outputs = area * output.blocks * per_out
-    vector = issue_cycles(
-        outputs * (3 if shape.residual else 1), tiles * (10 if shape.residual else 1)
+    source_blocks = tiling.in_blocks
+    if not shape.divisible:
+        source_blocks = min(shape.source.blocks, source_blocks * tiling.out_blocks)
+    rows = shape.window.span(0, 0, tiling.rows, 1 << 30).reach
+    columns = shape.window.span(1, 0, tiling.columns, 1 << 30).reach
+    slices = -(-shape.in_blocks // tiling.in_blocks)
+    counts = _Counts(
+        source_rows=rows,
+        source_columns=columns,
+        source_blocks=source_blocks,
+        inp=rows * columns * source_blocks * (config.layout_block // config.block_in),
+        wgt=out_entries * -(-uops // splits),
+        results=tiling.rows * tiling.columns * out_entries,
+        positions=-(-output.shape.height // tiling.rows) * -(-output.shape.width // tiling.columns),
+        channels=-(-output.blocks // tiling.out_blocks),
+        slices=slices,
+        passes=slices * splits,
     )
+    fits = (
+        counts.inp <= config.inp_entries
+        and counts.results <= min(config.acc_bank_entries, config.out_entries)
+        and _parameters(shape, out_entries, config) <= config.prm_entries
+        and (not shape.residual or counts.results <= config.vec_entries)
+    )
+    return counts if fits else None
+
+
+def _parameters(shape: MatrixShape, out_entries: int, config: AcceleratorConfig) -> int:
+    """Entries of `prm` that the end of a tile needs at once."""
+    everything = shape.output.blocks * (config.layout_block // config.block_out)
+    own = everything if everything <= config.prm_entries // 2 else out_entries
+    return own + (1 if shape.residual else 0)
+
+
+def _loads(
+    counts: _Counts, config: AcceleratorConfig, *, channels_outside: bool
+) -> tuple[int, int]:
+    """Return how often an input tile and how often a tile of weights is loaded."""
+    inp = counts.positions * counts.slices
+    wgt = counts.channels * counts.passes
+    if channels_outside:
+        inputs_stay = counts.inp * inp <= config.inp_entries
+        weights_stay = counts.passes == 1 or counts.wgt * counts.passes <= config.wgt_entries
+    else:
+        inputs_stay = counts.slices == 1 or counts.inp * counts.slices <= config.inp_entries
+        weights_stay = counts.wgt * wgt <= config.wgt_entries
+    return (
+        inp * (1 if inputs_stay else counts.channels),
+        wgt * (1 if weights_stay else counts.positions),
+    )
+
+
+def _estimate(shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig) -> float | None:
+    """Estimate the cycles of a tiling, or None where a tile does not fit."""
+    counts = _count(shape, tiling, config)
+    if counts is None:
+        return None
+    output = shape.output
+    per_out = config.layout_block // config.block_out
+    inp_loads, wgt_loads = _loads(counts, config, channels_outside=tiling.channels_outside)
+    tiles = counts.positions * counts.channels
+    area = output.shape.height * output.shape.width
+    results = area * output.blocks * per_out
+    row_bytes = tiling.columns * output.pixel_bytes
+    load = inp_loads * _input_cycles(shape, counts, config) + wgt_loads * load_cycles(
+        1, counts.wgt * memory_shapes(config)[Memory.WGT].entry_bytes, 0, config
+    )
+    vector = issue_cycles(results, tiles)
     if shape.residual:
-        load += tiles * load_cycles(
-            tiling.out_blocks * tiling.rows, tiling.columns * pixel, 0, config
-        )
-    store = tiles * store_cycles(tiling.out_blocks * tiling.rows, tiling.columns * pixel, config)
-    single = (inp_loads > 1 and 2 * inp > config.inp_entries) or (
-        wgt_loads > 1 and 2 * wgt > config.wgt_entries
+        load += tiles * load_cycles(tiling.out_blocks * tiling.rows, row_bytes, 0, config)
+        vector += issue_cycles(2 * results, tiles) + tiles * VECTOR_STAGES
+    gemm = issue_cycles(area * shape.all_products, tiles * counts.passes * per_out)
+    store = tiles * store_cycles(tiling.out_blocks * tiling.rows, row_bytes, config)
+    single_buffered = (inp_loads > 1 and 2 * counts.inp > config.inp_entries) or (
+        wgt_loads > 1 and 2 * counts.wgt > config.wgt_entries
     )
     return output.groups * overlapped(
-        (load, gemm, vector, store), tiles * passes, config, single_buffered=single
+        (load, gemm, vector, store), tiles * counts.passes, config, single_buffered=single_buffered
+    )
+
+
+def _input_cycles(shape: MatrixShape, counts: _Counts, config: AcceleratorConfig) -> float:
+    """Estimate the cycles of the load of an input tile."""
+    rows = min(counts.source_rows, shape.source.shape.height)
+    columns = min(counts.source_columns, shape.source.shape.width)
+    per_in = config.layout_block // config.block_in
+    padding = counts.source_rows * counts.source_columns - rows * columns
+    return load_cycles(
+        counts.source_blocks * rows,
+        columns * shape.source.pixel_bytes,
+        padding * counts.source_blocks * per_in,
+        config,
     )
 
 
@@ -197,14 +262,6 @@ def product_parts(products: int, out_entries: int, config: AcceleratorConfig) ->
         return 1
     half = min(config.wgt_entries // 2 // out_entries, config.gemm_uop_entries // 2)
     return -(-products // half) if half else None
-
-
-def _fits(inp: int, results: int, shape: MatrixShape, config: AcceleratorConfig) -> bool:
-    return (
-        inp <= config.inp_entries
-        and results <= min(config.acc_bank_entries, config.out_entries)
-        and (not shape.residual or results <= config.vec_entries)
-    )
 
 
 def _misfit(shape: MatrixShape, config: AcceleratorConfig) -> str:
@@ -221,6 +278,7 @@ def _misfit(shape: MatrixShape, config: AcceleratorConfig) -> str:
         ("acc", 2 * per_out, config.acc_entries),
         ("out", per_out, config.out_entries),
         ("vec", per_out, config.vec_entries),
+        ("prm", _parameters(shape, per_out, config), config.prm_entries),
     )
     lacking = [f"{name} ({need} of {have} entries)" for name, need, have in needs if need > have]
     return f"the smallest tile does not fit scratchpad {', '.join(lacking)}"

@@ -3,11 +3,12 @@
 Cross-engine hazards (read after write, write after read, write after write) are found exactly, on
 scratchpad entries, banks of `acc`, and DRAM bytes. Vector clocks tell which of them are implied by
 earlier ones: since engines finish their instructions in order, a clock is one instruction number
-per engine. What remains becomes one token each. Tokens follow program order, hence the program
+per engine. What remains becomes one token each. Where queues are longer than `token_limit`, some
+givers wait for takers, so that no counter overflows. Tokens follow program order, hence the program
 cannot deadlock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.tasks import DramRegion, Task
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.instructions import AnyInstruction
+from tilewright.isa.instructions import TOKEN_CHANNELS, AnyInstruction
 from tilewright.isa.memories import Engine, Memory, memory_shape
 
 IndexArray = npt.NDArray[np.int32]
@@ -41,53 +42,111 @@ def assign_tokens(
         The part of DRAM that the program both writes and reads; outside it there are no hazards.
     """
     hazards = _Hazards(config, dram_begin, dram_end)
-    started: list[Clock] = [(_NEVER,) * len(Engine)] * len(Engine)
+    counters = _Counters(config)
+    known: list[Clock] = [(_NEVER,) * len(Engine)] * len(Engine)
     clocks: list[list[Clock]] = [[] for _ in Engine]
     positions: list[list[int]] = [[] for _ in Engine]
     waits = [0] * len(tasks)
     signals = [0] * len(tasks)
     for position, task in enumerate(tasks):
         engine = _engine(task)
-        number = len(clocks[engine])
-        clock, givers = _synchronise(hazards.required(task, engine), started[engine], clocks)
-        for giver in givers:
+        required = hazards.required(task, engine)
+        counters.make_room(required, engine)
+        clock = known[engine]
+        sources = {
+            giver: counters.source(giver, engine, required[giver])
+            for giver in _givers(required, clock, clocks)
+        }
+        for giver, number in sources.items():
+            clock = _merged(clock, clocks[giver][number], giver, number)
             waits[position] |= 1 << giver
-            source = positions[giver][clock[giver]]
-            signals[source] |= 1 << engine
-        started[engine] = clock
+            signals[positions[giver][number]] |= 1 << engine
+        known[engine] = clock
+        hazards.record(task, engine, len(clocks[engine]))
+        counters.record(engine, clock, sources)
         clocks[engine].append(clock)
         positions[engine].append(position)
-        hazards.record(task, engine, number)
     return [
         replace(task.instruction, wait=wait, signal=signal)
         for task, wait, signal in zip(tasks, waits, signals, strict=True)
     ]
 
 
-def _synchronise(
+def _givers(
     required: Sequence[int], known: Clock, clocks: Sequence[Sequence[Clock]]
-) -> tuple[Clock, list[Engine]]:
-    """Merge what an instruction requires into what its engine knows; name the tokens it takes."""
+) -> list[Engine]:
+    """Name the engines from which an instruction takes a token to know what it requires."""
     needed = [giver for giver in Engine if required[giver] > known[giver]]
     implied_by = {giver: clocks[giver][required[giver]] for giver in needed}
-    givers = [
+    return [
         giver
         for giver in needed
         if not any(
             implied_by[other][giver] >= required[giver] for other in needed if other is not giver
         )
     ]
-    merged = list(known)
-    for giver in givers:
-        merged = [max(pair) for pair in zip(merged, implied_by[giver], strict=True)]
-        merged[giver] = max(merged[giver], required[giver])
-    return tuple(merged), givers
+
+
+def _merged(clock: Clock, other: Clock, giver: Engine, number: int) -> Clock:
+    """Add to a clock that instruction `number` of `giver`, which had the clock `other`, is done."""
+    merged = [max(pair) for pair in zip(clock, other, strict=True)]
+    merged[giver] = max(merged[giver], number)
+    return tuple(merged)
 
 
 def _engine(task: Task) -> Engine:
     engine = task.instruction.engine
     assert engine is not None, "a task runs on an engine"
     return engine
+
+
+class _Counters:
+    """The tokens taken so far; sees to it that no counter exceeds its limit.
+
+    Whoever gives token n of a channel must start after token n - `token_limit` was taken. Queues
+    that are shorter than the limit guarantee that. With others, an instruction waits for the taker
+    when it could not give a token otherwise, and a taker that exhausts the limit waits for the last
+    instruction of the giver, so that it needs no other token until that engine has gone on.
+    """
+
+    def __init__(self, config: AcceleratorConfig) -> None:
+        self._limit = config.token_limit
+        self._queue_entries = config.queue_entries
+        #: Per channel the instructions of the taker that took a token.
+        self._takers: dict[tuple[Engine, Engine], list[int]] = {
+            channel: [] for channel in TOKEN_CHANNELS
+        }
+        #: For each instruction of an engine, what has started when it starts.
+        self._started: list[list[Clock]] = [[] for _ in Engine]
+
+    def make_room(self, required: list[int], engine: Engine) -> None:
+        """Let the next instruction of `engine` wait until it can give a token to any other."""
+        for taker in Engine:
+            takers = self._takers.get((engine, taker), ())
+            if len(takers) >= self._limit and takers[-self._limit] > self._dispatched(taker):
+                required[taker] = max(required[taker], takers[-self._limit])
+
+    def source(self, giver: Engine, taker: Engine, required: int) -> int:
+        """Return the first instruction, `required` or later, that can give the next token."""
+        takers, started = self._takers[giver, taker], self._started[giver]
+        count, limit = len(takers), self._limit
+        if count + 1 >= limit and (limit == 1 or started[-1][taker] < takers[1 - limit]):
+            return len(started) - 1
+        while count >= limit and started[required][taker] < takers[-limit]:
+            required += 1
+        return required
+
+    def record(self, engine: Engine, clock: Clock, givers: Iterable[Engine]) -> None:
+        """Note the next instruction of `engine`, and from whom it takes tokens."""
+        for giver in givers:
+            self._takers[giver, engine].append(len(self._started[engine]))
+        self._started[engine].append(
+            tuple(max(clock[other], self._dispatched(other)) for other in Engine)
+        )
+
+    def _dispatched(self, engine: Engine) -> int:
+        """Return the last instruction of `engine` that left its queue for the newest to enter."""
+        return len(self._started[engine]) - 1 - self._queue_entries
 
 
 class _Hazards:
