@@ -61,13 +61,19 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One operator applied to named tensors; `source` is its node in the model file."""
+    """One operator applied to named tensors."""
 
     name: str
     op: Operator
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    #: How messages name its node of the model file, ``node 'pool' (ReduceMean)``; may be empty.
     source: str = ""
+
+    @property
+    def label(self) -> str:
+        """The node as an error message names it: in the words of the model file, if they are known."""
+        return self.source or f"node {self.name!r} ({type(self.op).__name__})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,8 @@ class Graph:
         Values of the constant tensors; the arrays are read-only.
     inputs, outputs
         Names as in the model file; the outputs are in its order.
+    notes
+        What was assumed where the model file leaves a choice; one sentence each.
 
     Raises
     ------
@@ -96,6 +104,7 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tensors", MappingProxyType(dict(self.tensors)))

@@ -30,6 +30,7 @@ class GraphBuilder:
         self._node_names: set[str] = set()
         self._inputs: list[str] = []
         self._reserved: frozenset[str] = frozenset()
+        self._notes: list[str] = []
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep `names` for tensors that ask for them with ``exact=True``."""
@@ -48,6 +49,10 @@ class GraphBuilder:
         self._declare(replace(tensor, name=self._free_name(tensor.name, exact=True)))
         self._inputs.append(tensor.name)
         return tensor.name
+
+    def add_note(self, note: str) -> None:
+        """Note what is assumed where the model file leaves a choice."""
+        self._notes.append(note)
 
     def add_constant(self, name: str, values: Array) -> str:
         """Add a constant and return its name; its element type must be one of `DataType`."""
@@ -74,7 +79,7 @@ class GraphBuilder:
 
         `output` proposes the output's name, otherwise it is the node's; with ``exact=True`` it is
         kept as it is. `scale` and `zero_point` say what its integers mean; `Quantize` states its
-        own. `source` and `node_source` name the tensor and the node of the model file.
+        own. `source` is the tensor of the model file, `node_source` how messages name its node there.
 
         Raises
         ------
@@ -87,7 +92,7 @@ class GraphBuilder:
         try:
             inferred = infer(op, tuple(self._tensors[operand].type for operand in inputs))
         except InferenceError as error:
-            label = f"node {node_source or node!r} ({type(op).__name__})"
+            label = node_source or f"node {node!r} ({type(op).__name__})"
             raise ModelError(f"{label} {error}") from error
         tensor = Tensor(
             name=self._free_name(output or name, exact=exact),
@@ -146,6 +151,7 @@ class GraphBuilder:
             inputs=tuple(self._inputs),
             outputs=tuple(outputs),
             constants={name: array for name, array in self._constants.items() if name in needed},
+            notes=tuple(self._notes),
         )
 
     def _declare(self, tensor: Tensor) -> None:

@@ -102,7 +102,7 @@ def convolution_parts(
     node: Node,
 ) -> tuple[Conv2d, ConvolutionConstants]:
     """Return the integer form of a convolution and its constants."""
-    where = f"node {node.name!r}"
+    where = node.label
     if weights.values.dtype not in (np.int8, np.uint8):
         raise ModelError(f"{where} has weights of {weights.values.dtype}, which are not quantised")
     if weights.scale.size > 1 and weights.axis != 0:
@@ -147,7 +147,7 @@ def add_operator(a: Quantisation, b: Quantisation, target: Quantisation, node: N
     best = ratio.limit_denominator(COEFFICIENT_MAX)
     small_coefficient, large_coefficient = best.numerator, best.denominator
     real = np.float32(large.scale) / (np.float32(large_coefficient) * np.float32(target.scale))
-    multiplier, shift = _split(real, f"node {node.name!r}")
+    multiplier, shift = _split(real, node.label)
     coefficients = (small_coefficient, large_coefficient)
     a_coefficient, b_coefficient = reversed(coefficients) if swapped else coefficients
     return Add(
@@ -175,7 +175,7 @@ def average_operator(
 
     def scale(count: int) -> Pair:
         real = np.float32(x.scale) / (np.float32(target.scale) * np.float32(count))
-        multiplier, shift = _split(real, f"node {node.name!r}")
+        multiplier, shift = _split(real, node.label)
         return _nudged(int(multiplier), int(shift), nudge)
 
     border: tuple[BorderScale, ...] = ()
@@ -254,11 +254,9 @@ def quantised_pad(op: Pad, quantisation: Quantisation | None, node: Node, *, off
         steps = quantisation.steps(op.value)
         exact = (steps - quantisation.zero_point) * quantisation.scale
         if not math.isclose(exact, op.value, rel_tol=1e-6, abs_tol=0.0):
-            raise ModelError(
-                f"node {node.name!r} pads with {op.value}, which is no quantised value"
-            )
+            raise ModelError(f"{node.label} pads with {op.value}, which is no quantised value")
     if steps != int(steps) or not INT8_MIN <= steps <= INT8_MAX:
-        raise ModelError(f"node {node.name!r} pads with {op.value}, which is no 8-bit integer")
+        raise ModelError(f"{node.label} pads with {op.value}, which is no 8-bit integer")
     return replace(op, value=float(steps))
 
 

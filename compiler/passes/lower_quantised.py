@@ -118,9 +118,9 @@ class _Lowering:
             case FloatSoftmax() | FloatUnary():
                 self._views[output] = Deferred(node)
             case Conv2d() | Add() | AveragePool2d() | Requantize() | Clip() | Lookup():
-                raise ModelError(f"node {node.name!r} is an integer operator already")
+                raise ModelError(f"{node.label} is an integer operator already")
             case Softmax() | Reinterpret():
-                raise ModelError(f"node {node.name!r} is an integer operator already")
+                raise ModelError(f"{node.label} is an integer operator already")
             case _:
                 assert_never(node.op)
 
@@ -198,7 +198,7 @@ class _Lowering:
             if len(product.inputs) == 2:
                 return Deferred(replace(product, inputs=(*product.inputs, node.inputs[1])))
         raise ModelError(
-            f"node {node.name!r} adds a constant to what is not the result of a convolution or a "
+            f"{node.label} adds a constant to what is not the result of a convolution or a "
             "matrix product without bias"
         )
 
@@ -218,7 +218,7 @@ class _Lowering:
             case Deferred():
                 self._views[output] = Deferred(node)
             case WeightValues():
-                raise ModelError(f"node {node.name!r} moves a constant in a way not supported")
+                raise ModelError(f"{node.label} moves a constant in a way not supported")
 
     def _moved_integer(self, node: Node, name: str, quantisation: Quantisation | None) -> str:
         unsigned = self._graph.tensors[node.outputs[0]].dtype is DataType.UINT8
@@ -227,14 +227,13 @@ class _Lowering:
     def _view(self, node: Node, name: str) -> View:
         if name not in self._views:
             raise ModelError(
-                f"node {node.name!r} ({type(node.op).__name__}) computes with {name!r}, "
-                "which is an integer without a scale"
+                f"{node.label} computes with {name!r}, which is an integer without a scale"
             )
         return self._views[name]
 
     def _integer(self, node: Node, name: str) -> str:
         if name not in self._integers:
-            raise ModelError(f"node {node.name!r} reads {name!r}, which is not a quantised tensor")
+            raise ModelError(f"{node.label} reads {name!r}, which is not a quantised tensor")
         return self._integers[name]
 
     def _quantise(self, name: str, target: Quantisation) -> str:
@@ -294,7 +293,7 @@ class _Lowering:
             case FloatUnary():
                 return emission.lookup(node, node.op, x, target)
             case _:
-                raise ModelError(f"node {node.name!r} has no integer form")
+                raise ModelError(f"{node.label} has no integer form")
 
     def _concat(self, node: Node, target: Quantisation) -> str:
         """Add a concatenation of tensors that are all quantised as its result is."""
@@ -302,7 +301,7 @@ class _Lowering:
             view = self._view(node, name)
             if isinstance(view, Deferred) and isinstance(view.node.op, Concat):
                 raise ModelError(
-                    f"node {node.name!r} joins the real result of {view.node.name!r}",
+                    f"{node.label} joins the real result of {view.node.label}",
                     hint="let the quantiser quantise every operator",
                 )
         operands = [self._quantise(name, target) for name in node.inputs]
@@ -314,8 +313,7 @@ class _Lowering:
         if isinstance(view, Quantised):
             return view
         raise ModelError(
-            f"node {node.name!r} ({type(node.op).__name__}) computes in floating point: "
-            f"{name!r} is not quantised",
+            f"{node.label} computes in floating point: {name!r} is not quantised",
             hint="quantise every operator, or let the quantiser leave none in between",
         )
 
@@ -324,7 +322,7 @@ class _Lowering:
         views = [self._view(node, name) for name in node.inputs[1:]]
         constants = [view for view in views if isinstance(view, WeightValues)]
         if len(constants) != len(views):
-            raise ModelError(f"node {node.name!r} has weights or a bias that are not constant")
+            raise ModelError(f"{node.label} has weights or a bias that are not constant")
         return constants[0], constants[1] if len(constants) == 2 else None
 
     def _real(self, name: str) -> str:
@@ -334,8 +332,7 @@ class _Lowering:
         while isinstance(view, Deferred):
             if not isinstance(view.node.op, (*MOVEMENT, *HOST)):
                 raise ModelError(
-                    f"node {view.node.name!r} ({type(view.node.op).__name__}) computes in "
-                    "floating point: its result is not quantised",
+                    f"{view.node.label} computes in floating point: its result is not quantised",
                     hint="quantise every operator, the outputs included",
                 )
             chain.append(view.node)

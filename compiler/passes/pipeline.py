@@ -1,6 +1,7 @@
 """The pipeline from a model's graph to the integer graph."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from time import perf_counter
 from typing import TypeAlias
@@ -52,6 +53,7 @@ def lower_to_integer(
     ModelError
         If part of the graph is not quantised or has no integer form.
     """
+    notes = graph.notes
     for stage in Stage:
         start = perf_counter()
         graph = run_stage(stage, graph)
@@ -59,7 +61,7 @@ def lower_to_integer(
             observe(stage, graph, perf_counter() - start)
         if stage is stop_after:
             break
-    return graph
+    return replace(graph, notes=notes)
 
 
 def run_stage(stage: Stage, graph: Graph) -> Graph:

@@ -78,7 +78,7 @@ MICROSOFT_HANDLERS: Mapping[str, Handler] = {
 def read_onnx(data: bytes, name: str) -> Graph:
     """Translate the bytes of an ONNX file called `name`.
 
-    A symbolic batch size becomes 1. Tensors keep the file's names.
+    A symbolic batch size becomes 1, and the graph's notes say so. Tensors keep the file's names.
 
     Raises
     ------
@@ -96,7 +96,12 @@ def read_onnx(data: bytes, name: str) -> Graph:
     state = OnnxTranslation(builder, model.opset, model.outputs)
     state.constants.update(model.initializers)
     for value in model.inputs:
-        state.bind(value.name, builder.add_input(_input(value)))
+        tensor = _input(value)
+        state.bind(value.name, builder.add_input(tensor))
+        if value.shape and value.shape[0] != tensor.shape[0]:
+            builder.add_note(
+                f"input {value.name!r} has the batch size {value.shape[0]!r}, taken as 1"
+            )
     for node in model.nodes:
         _handler(node)(state, node)
     return builder.build([_output(state, output) for output in _distinct(model)])

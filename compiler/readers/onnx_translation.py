@@ -127,7 +127,7 @@ class OnnxTranslation:
     def add(self, node: OnnxNode, op: Operator, inputs: Sequence[str], part: str = "") -> str:
         """Add a node of the graph for (a `part` of) an ONNX node and return its output."""
         name = f"{node.name}/{part}" if part else node.name
-        return self.builder.add(op, inputs, node=name, node_source=node.name)
+        return self.builder.add(op, inputs, node=name, node_source=node.label)
 
     def finish(self, node: OnnxNode, op: Operator, inputs: Sequence[str]) -> None:
         """Add the graph's node that computes the one output of an ONNX node."""
@@ -138,7 +138,7 @@ class OnnxTranslation:
             node=node.name,
             output=name,
             exact=name in self._outputs,
-            node_source=node.name,
+            node_source=node.label,
         )
         self.builder.describe(tensor, source=self._source(name, tensor))
         self.bind(name, tensor)

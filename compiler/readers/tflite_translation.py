@@ -112,7 +112,7 @@ class TfliteTranslation:
     ) -> str:
         """Add a node of the graph for (a `part` of) a TFLite operator."""
         name = f"{op.name}/{part}" if part else op.name
-        return self.builder.add(operator, inputs, node=name, node_source=op.name)
+        return self.builder.add(operator, inputs, node=name, node_source=op.label)
 
     def finish(
         self, op: TfliteOperator, operator: Operator, inputs: Sequence[str], activation: int = 0
@@ -146,7 +146,7 @@ class TfliteTranslation:
             output=tensor.key,
             exact=index in self._model.outputs,
             source=_source(tensor),
-            node_source=op.name,
+            node_source=op.label,
         )
         self._bind(index, name)
 

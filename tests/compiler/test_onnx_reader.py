@@ -523,6 +523,16 @@ def sixteen_bits() -> Any:
     return network.model({"x": (1, 4)})
 
 
+def test_a_symbolic_batch_is_noted_and_stays_noted_in_the_integer_graph() -> None:
+    model = quantised("Relu", ("N", 4, 6, 5))
+    graph = read_onnx(model.SerializeToString(), "g")
+    note = "input 'x' has the batch size 'N', taken as 1"
+    assert graph.tensors["x"].shape == (1, 4, 6, 5)
+    assert (graph.notes, lower_to_integer(graph).notes) == ((note,), (note,))
+    fixed = quantised("Relu", (2, 4, 6, 5))
+    assert read_onnx(fixed.SerializeToString(), "g").notes == ()
+
+
 REFUSALS = {
     "an operator that is not known": (
         quantised("Erf"),
@@ -538,11 +548,11 @@ REFUSALS = {
     ),
     "a real operator between real operators": (
         two_operators(),
-        "node 'f' (FloatUnary) computes in floating point: 'p' is not quantised",
+        "node 'f' (Sigmoid) computes in floating point: 'p' is not quantised",
     ),
     "a real operator at the end": (
         unquantised_end(),
-        "node 'y' (FloatAveragePool2d) computes in floating point: its result is not quantised",
+        "node 'y' (GlobalAveragePool) computes in floating point: its result is not quantised",
     ),
     "an attribute value": (
         quantised(

@@ -412,7 +412,7 @@ REFUSALS = {
     "a broadcast": (
         single("ADD", [PIXELS, activation("b", (1, 1, 1, 2)), PIXELS], "AddOptions", dynamic=2),
         (
-            "node 'ADD_0' (FloatAdd) takes two tensors of one shape, "
+            "node 'ADD_0' takes two tensors of one shape, "
             "not float32[1, 4, 4, 2] and float32[1, 1, 1, 2]"
         ),
     ),
