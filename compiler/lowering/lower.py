@@ -22,8 +22,7 @@ from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes
-from tilewright.isa.errors import CompileError, ProgramError
-from tilewright.isa.happens_before import check_tokens, happens_before
+from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import AnyInstruction, Finish
 from tilewright.isa.program import Buffer, BufferRole, Program, Segment, code_alignment_bytes
 
@@ -77,7 +76,6 @@ def lower_stage(
         *assign_tokens(emitter.tasks, config, dram_begin=0, dram_end=plan.size_bytes),
         Finish(),
     ]
-    _check_token_limit(instructions, config)
     layers = tuple(
         _layer_info(group, [s for s, n in zip(schedules, layer_of_kernel, strict=True) if n == i])
         for i, group in enumerate(stage.groups)
@@ -127,16 +125,6 @@ def _prepare(
         groups=groups, shapes=shapes, roots=roots, inputs=inputs, outputs=outputs, folds={}
     )
     return stage if keep_intermediates else _fold_inputs(stage, config)
-
-
-def _check_token_limit(instructions: Sequence[AnyInstruction], config: AcceleratorConfig) -> None:
-    try:
-        check_tokens(happens_before(instructions, config), config)
-    except ProgramError as error:
-        raise CompileError(
-            f"the network needs more tokens than configuration {config.name!r} counts: {error}",
-            hint="a larger token_limit, or a smaller queue_entries",
-        ) from error
 
 
 def _fits(kernel: Kernel, graph: Graph, config: AcceleratorConfig) -> bool:

@@ -42,14 +42,3 @@ def test_padding_that_no_load_can_make_stays_on_the_host() -> None:
     (placement,) = compile_graph(graph, TINY).placement
     assert placement.target is Target.HOST
     assert placement.reason == "300 padding entries, a load makes at most 255"
-
-
-def test_tokens_that_a_counter_cannot_hold() -> None:
-    builder = GraphBuilder(seed=1)
-    x = builder.input(1, 40, 40, 32)
-    for _ in range(3):
-        x = builder.conv(x, 32, kernel=(3, 3), pads=(1, 1, 1, 1))
-        x = builder.conv(x, 32, kernel=(3, 3), pads=(1, 1, 1, 1), groups=32)
-    config = PRESETS["pynq"].replace(token_limit=1)
-    with pytest.raises(CompileError, match="needs more tokens than configuration 'pynq' counts"):
-        compile_graph(builder.build(x), config)
