@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tilewright import __version__
-from tilewright.commands import compare, compile, demo, diff, disasm, isa, run
+from tilewright.commands import build, compare, compile, demo, diff, disasm, isa, run
 from tilewright.commands.command import Command
 from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.options import STANDARD_OUTPUT
@@ -30,6 +30,7 @@ _COMMANDS: tuple[Command, ...] = (
     diff.COMMAND,
     disasm.COMMAND,
     isa.COMMAND,
+    build.COMMAND,
     demo.COMMAND,
 )
 

@@ -27,6 +27,11 @@ _ZYNQ_7000_PLLS = (
 )
 _ZYNQ_MP_PLLS = (Pll(name="IOPLL", mhz=1500.0),)
 
+#: What openXC7 can take, on boards with an XC7Z020: multipliers in look-up tables, 50 MHz.
+PYNQ_OPEN = ECP5.replace(name="pynq-open", clock_mhz=50.0, dram=PYNQ.dram).replace(
+    **{"dram.read_latency_cycles": 14, "dram.write_latency_cycles": 8}
+)
+
 _DDR3_512M = ExternalMemory(
     kind="DDR3, 16 bit at 1050 MT/s",
     size_bytes=1 << 29,
