@@ -17,9 +17,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-#: What the command line uses where nothing is asked for.
-DEFAULT_PRESET = "pynq"
-
 
 def parse_config(text: str) -> AcceleratorConfig:
     """Return the preset of that name, or the configuration in the TOML file of that path.

@@ -4,12 +4,13 @@ import argparse
 from pathlib import Path
 
 from tilewright.compiler.graph import Array, Graph
-from tilewright.config_file import DEFAULT_PRESET, change_config, parse_config
+from tilewright.config_file import change_config, parse_config
 from tilewright.input_files import read_inputs
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
 from tilewright.isa.program import check_config
 from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.configurations import DEFAULT_PRESET
 from tilewright.runtime.files import check_writable
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import compile_model, load

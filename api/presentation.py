@@ -6,30 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.compiler.compiled import Placement
+from tilewright.compiler.compiled import Placement, Target
 from tilewright.compiler.graph import Array
 from tilewright.isa.memories import Engine
 from tilewright.runtime.stats import LayerStats, RunStats, longest_wait
+from tilewright.runtime.tables import Table
 from tilewright.sim.timeline import EngineAccount
-from tilewright.terminal import Table
 
 
 def stats_lines(stats: RunStats) -> list[str]:
     """Summarise a run."""
-    lines = [
-        f"cycles        {stats.cycles:,} = {stats.milliseconds:.3f} ms at {stats.clock_mhz:g} MHz"
+    parts = [
+        ("cycles", f"{stats.cycles:,} = {stats.milliseconds:.3f} ms at {stats.clock_mhz:g} MHz"),
+        ("DRAM read", f"{stats.dram_read_bytes:,} bytes"),
+        ("DRAM written", f"{stats.dram_write_bytes:,} bytes"),
     ]
     if stats.macs:
         reached = stats.ideal_cycles / stats.cycles
-        lines += [
-            f"array bound   {stats.ideal_cycles:,} cycles: reached {reached:.1%}",
-            f"MACs          {stats.macs:,}: {stats.utilisation:.1%} of the multipliers' time",
+        parts[1:1] = [
+            (
+                "array-shape bound",
+                f"{stats.ideal_cycles:,} cycles, of convolutions only: reached {reached:.1%}",
+            ),
+            ("MACs", f"{stats.macs:,}: {stats.utilisation:.1%} of the multipliers' time"),
         ]
-    return [
-        *lines,
-        f"DRAM read     {stats.dram_read_bytes:,} bytes",
-        f"DRAM written  {stats.dram_write_bytes:,} bytes",
-    ]
+    return [f"{name:18} {text}" for name, text in parts]
 
 
 def layer_table(stats: RunStats) -> Table:
@@ -91,14 +92,15 @@ def placement_records(placement: Sequence[Placement]) -> list[dict[str, str]]:
 
 
 def stats_record(stats: RunStats) -> dict[str, Any]:
-    """Return the cost of a run as JSON values."""
+    """Return the cost of a run as JSON values; a program without a model has unknown products."""
+    known = stats.macs > 0
     return {
         "cycles": stats.cycles,
         "clock_mhz": stats.clock_mhz,
         "milliseconds": stats.milliseconds,
-        "macs": stats.macs,
-        "ideal_cycles": stats.ideal_cycles,
-        "utilisation": stats.utilisation,
+        "macs": stats.macs if known else None,
+        "ideal_cycles": stats.ideal_cycles if known else None,
+        "utilisation": stats.utilisation if known else None,
         "dram_read_bytes": stats.dram_read_bytes,
         "dram_write_bytes": stats.dram_write_bytes,
         "engines": _engine_records(stats.engines),
@@ -106,12 +108,12 @@ def stats_record(stats: RunStats) -> dict[str, Any]:
             {
                 "name": layer.name,
                 "op": layer.op,
-                "device": layer.device,
+                "device": layer.device.value,
                 "cycles": layer.cycles,
-                "ideal_cycles": layer.ideal_cycles,
-                "macs": layer.macs,
+                "ideal_cycles": layer.ideal_cycles if known else None,
+                "macs": layer.macs if known else None,
                 "dram_bytes": layer.dram_bytes,
-                "waits": _engine_records(layer.waits),
+                "waits": _engine_records(layer.waits) if layer.waits else {},
             }
             for layer in stats.layers
         ],
@@ -162,7 +164,7 @@ def top_classes(values: Array, count: int = 5) -> list[tuple[int, float]]:
 
 
 def _layer_row(layer: LayerStats, run_cycles: int) -> tuple[str, ...]:
-    if not layer.waits:
+    if layer.device is Target.HOST:
         return (layer.name, layer.op, "host", "", "", "", "")
     share = layer.cycles / run_cycles if run_cycles else 0.0
     busiest = max(Engine, key=lambda engine: layer.waits[engine].busy)
@@ -187,5 +189,5 @@ def _engine_records(accounts: Sequence[EngineAccount]) -> dict[str, Any]:
             "drain": account.drain,
             "done": account.done,
         }
-        for engine, account in zip(Engine, accounts, strict=False)
+        for engine, account in zip(Engine, accounts, strict=True)
     }

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
@@ -13,17 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tilewright.isa.errors import TilewrightError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of text under named columns."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    #: Columns that are aligned right.
-    numbers: tuple[str, ...] = ()
-    title: str = ""
+from tilewright.runtime.tables import Table, plain_table
 
 
 class Terminal:
@@ -80,19 +69,6 @@ class Terminal:
         else:
             yield lambda done, total: None
         self.detail(f"{title}: {time.perf_counter() - start:.2f} s")
-
-
-def plain_table(table: Table) -> str:
-    """Lay a table out with spaces."""
-    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
-    lines = [table.title] if table.title else []
-    for row in (table.columns, *table.rows):
-        cells = [
-            cell.rjust(width) if name in table.numbers else cell.ljust(width)
-            for name, cell, width in zip(table.columns, row, widths, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def one_line(text: str) -> str:

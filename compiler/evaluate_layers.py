@@ -11,7 +11,7 @@ from tilewright.compiler.operators import DataType, Reshape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerDifference:
+class LayerDistance:
     """How far one layer is from the reference.
 
     Attributes
@@ -40,7 +40,7 @@ class LayerDifference:
 
 def compare_layers(
     graph: Graph, inputs: Mapping[str, Array], reference: Mapping[str, Array]
-) -> tuple[LayerDifference, ...]:
+) -> tuple[LayerDistance, ...]:
     """Compare every int8 tensor that stands for one of the model file with the reference's.
 
     A reshape is no layer: it repeats what its input holds.
@@ -69,7 +69,7 @@ def compare_layers(
         expected = source.view(reference[source.name], tensor)
         steps = np.abs(computed.astype(np.int32) - expected)
         differences.append(
-            LayerDifference(
+            LayerDistance(
                 node=node.name,
                 tensor=source.name,
                 elements=steps.size,

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
-from tilewright.isa.presets import PYNQ
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.devices import Device, parse_device
 from tilewright.runtime.difference import Difference, difference
-from tilewright.runtime.execution import Progress
+from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs
 from tilewright.runtime.model import Model, compile_model
 from tilewright.runtime.result import RunResult
+from tilewright.runtime.tables import Table, plain_table
+from tilewright.sim.simulator import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,28 +41,45 @@ class Comparison:
         """Whether all devices yield the same bits."""
         return all(run.equal for run in self.runs)
 
+    @property
+    def table(self) -> Table:
+        """Per device and output the difference from the integer graph, cycles and times."""
+        columns = ("device", "output", "differ", "at most by", "cycles", "ms", "seconds here")
+        return Table(
+            columns=columns,
+            numbers=columns[2:],
+            rows=tuple(row for run in self.runs for row in _rows(run)),
+        )
+
     def __str__(self) -> str:
-        lines = [f"{'device':10} {'cycles':>12} {'ms':>10} {'seconds here':>12} differing"]
-        for run in self.runs:
-            cycles, milliseconds = "-", "-"
-            if run.result.timelines:
-                stats = run.result.stats
-                cycles, milliseconds = str(stats.cycles), f"{stats.milliseconds:.3f}"
-            differing = sum(difference.differing for _, difference in run.differences)
-            elements = sum(difference.elements for _, difference in run.differences)
-            lines.append(
-                f"{run.device.value:10} {cycles:>12} {milliseconds:>10}"
-                f" {run.result.wall_seconds:>12.3f} {differing} of {elements}"
-            )
-        return "\n".join(lines)
+        return plain_table(self.table)
+
+
+def _rows(run: DeviceRun) -> list[tuple[str, ...]]:
+    cycles, milliseconds = "-", "-"
+    if run.result.timelines:
+        stats = run.result.stats
+        cycles, milliseconds = f"{stats.cycles:,}", f"{stats.milliseconds:.3f}"
+    return [
+        (
+            run.device.value,
+            name,
+            f"{difference.differing:,} of {difference.elements:,}",
+            f"{difference.maximum:g}",
+            cycles,
+            milliseconds,
+            f"{run.result.wall_seconds:.3f}",
+        )
+        for name, difference in run.differences
+    ]
 
 
 def compare(
-    model: Model | CompiledModel,
+    model: Model | CompiledModel | PathLike,
     inputs: Inputs,
     devices: Sequence[str] = (Device.SIM.value, Device.REFERENCE.value),
     *,
-    config: AcceleratorConfig | None = None,
+    config: AcceleratorConfig | str | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Run a model on several devices and compare each with the integer graph.
@@ -69,7 +87,7 @@ def compare(
     Parameters
     ----------
     config
-        What a `Model` is compiled for, by default preset ``pynq``; a `CompiledModel` has its own.
+        As `compile_model` takes it; a `CompiledModel` is compiled again where it is given.
 
     Raises
     ------
@@ -80,7 +98,11 @@ def compare(
     if not names:
         raise InputError("name at least one device to compare")
     targets = [parse_device(name) for name in names]
-    compiled = compile_model(model, config or PYNQ) if isinstance(model, Model) else model
+    compiled = (
+        model
+        if config is None and isinstance(model, CompiledModel)
+        else compile_model(model, config)
+    )
     expected = compiled.run(inputs, Device.REFERENCE.value)
     runs = []
     for target in targets:

@@ -16,14 +16,15 @@ from tilewright.compiler.graph import Graph
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.program import Program
 from tilewright.runtime.devices import Device, parse_device
-from tilewright.runtime.execution import Progress, execute_steps
+from tilewright.runtime.execution import execute_steps
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs, check_inputs
 from tilewright.runtime.model_file import load_compiled, save_compiled
 from tilewright.runtime.result import RunResult
+from tilewright.sim.simulator import Progress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CompiledModel:
     """An integer graph compiled for one configuration."""
 
@@ -105,6 +106,9 @@ class CompiledModel:
             If the file cannot be read, is damaged, or is of another version.
         """
         return cls(compiled=load_compiled(path))
+
+    def __repr__(self) -> str:
+        return f"<CompiledModel {self}>"
 
     def __str__(self) -> str:
         counts = {

@@ -27,9 +27,11 @@ def parse_device(name: str) -> Device:
         If there is none, or none yet.
     """
     known = {device.value: device for device in Device}
+    hint = f"devices: {', '.join(known)}"
+    if not isinstance(name, str):
+        raise InputError(f"a device must be named by a text, not {name!r:.60}", hint=hint)
     if name in known:
         return known[name]
-    hint = f"devices: {', '.join(known)}"
     if name in _PLANNED or name.startswith("tcp://"):
         raise InputError(f"device {name!r} is not available in this version", hint=hint)
     raise InputError(f"there is no device {name!r}", hint=hint)

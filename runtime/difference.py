@@ -9,11 +9,12 @@ from tilewright.compiler.compiled import AcceleratorStep
 from tilewright.compiler.evaluate import evaluate_all
 from tilewright.compiler.graph import Array
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.presets import PYNQ
 from tilewright.runtime.compiled_model import CompiledModel
-from tilewright.runtime.execution import Progress, execute_steps
+from tilewright.runtime.execution import execute_steps
+from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs, check_inputs
-from tilewright.runtime.model import Model, compile_model
+from tilewright.runtime.model import Model, compile_model, open_model
+from tilewright.sim.simulator import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,10 @@ def difference(first: Array, second: Array) -> Difference:
 
 
 def diff(
-    model: Model | CompiledModel,
+    model: Model | CompiledModel | PathLike,
     inputs: Inputs,
     *,
-    config: AcceleratorConfig | None = None,
+    config: AcceleratorConfig | str | None = None,
     progress: Progress | None = None,
 ) -> tuple[LayerDifference, ...]:
     """Compare the simulator with the integer graph on every tensor that the accelerator yields.
@@ -69,18 +70,17 @@ def diff(
     Parameters
     ----------
     config
-        The machine; by default the one that a `CompiledModel` was made for, else preset ``pynq``.
+        As `compile_model` takes it.
 
     Raises
     ------
     TilewrightError
         If the inputs do not fit the model, or the model does not fit the machine.
     """
-    arrays = check_inputs(model.graph, inputs)
-    if config is None:
-        config = PYNQ if isinstance(model, Model) else model.config
+    network = open_model(model)
+    arrays = check_inputs(network.graph, inputs)
     return layer_differences(
-        compile_model(model, config, keep_intermediates=True), arrays, progress=progress
+        compile_model(network, config, keep_intermediates=True), arrays, progress=progress
     )
 
 

@@ -1,8 +1,7 @@
 """Execution of the steps of a compiled graph: host nodes in numpy, programs on the simulator."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from typing_extensions import assert_never
@@ -10,11 +9,8 @@ from typing_extensions import assert_never
 from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
 from tilewright.compiler.evaluate import evaluate_node
 from tilewright.compiler.graph import Array, Tensor
-from tilewright.sim.simulator import simulate
+from tilewright.sim.simulator import Progress, simulate
 from tilewright.sim.timeline import Timeline
-
-#: Called now and then with the instructions executed so far and their total.
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

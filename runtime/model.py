@@ -1,5 +1,6 @@
 """A model: the integer graph of a file, and its compilation."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,14 @@ from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers import read_model
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.errors import ModelError
+from tilewright.isa.errors import InputError, ModelError
 from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.configurations import DEFAULT_PRESET, choose_config
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.model_file import has_signature
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
     """A quantised network as its integer graph.
 
@@ -39,6 +41,18 @@ class Model:
     def outputs(self) -> tuple[Tensor, ...]:
         """Name, shape and element type of each output."""
         return tuple(self.graph.tensors[name] for name in self.graph.outputs)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed where the file leaves a choice, such as an open batch size."""
+        return self.graph.notes
+
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(f"{tensor.name} {tensor.type}" for tensor in tensors)
+            for tensors in (self.inputs, self.outputs)
+        )
+        return f"<Model {self.graph.name}: {inputs} -> {outputs}>"
 
 
 def load(path: PathLike) -> Model:
@@ -65,9 +79,29 @@ def load(path: PathLike) -> Model:
         raise ModelError(f"{file}: {error}", hint=error.hint) from error
 
 
+def open_model(model: Model | CompiledModel | PathLike) -> Model | CompiledModel:
+    """Return a model, which may be given by the path of its file.
+
+    Raises
+    ------
+    TilewrightError
+        If it is neither a model nor a path, or if `load` refuses the file.
+    """
+    match model:
+        case Model() | CompiledModel():
+            return model
+        case str() | os.PathLike():
+            return load(model)
+        case _:
+            raise InputError(
+                "a model must be a Model, a CompiledModel or the path of a model file,"
+                f" not {model!r:.60}"
+            )
+
+
 def compile_model(
-    model: Model | CompiledModel,
-    config: AcceleratorConfig,
+    model: Model | CompiledModel | PathLike,
+    config: AcceleratorConfig | str | None = None,
     *,
     keep_intermediates: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -77,7 +111,10 @@ def compile_model(
     Parameters
     ----------
     model
-        A model, or a compiled one to compile again.
+        A model, the path of its file, or a compiled one to compile again.
+    config
+        A configuration or the name of a preset; by default the one that a `CompiledModel` was made
+        for, else preset ``pynq``.
     keep_intermediates
         Leave the result of every kernel in DRAM for the host, which `diff` compares.
     progress
@@ -85,10 +122,16 @@ def compile_model(
 
     Raises
     ------
-    CompileError
-        If the model does not fit the configuration.
+    TilewrightError
+        If the model cannot be read, there is no such preset, or the model does not fit the machine.
     """
+    network = open_model(model)
+    if config is None:
+        config = network.config if isinstance(network, CompiledModel) else DEFAULT_PRESET
     compiled = compile_graph(
-        model.graph, config, keep_intermediates=keep_intermediates, progress=progress
+        network.graph,
+        choose_config(config),
+        keep_intermediates=keep_intermediates,
+        progress=progress,
     )
     return CompiledModel(compiled=compiled)

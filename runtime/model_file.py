@@ -22,7 +22,7 @@ from tilewright.runtime.records import from_record, to_record
 #: First bytes of the file; the line end shows damage by text-mode transfers.
 MAGIC = b"tlwrcm\r\n"
 #: Version of the file format.
-VERSION = 1
+VERSION = 2
 
 #: What the padded image of a fold may take, besides a multiple of its tensor.
 _PADDED_BYTES = 1 << 26

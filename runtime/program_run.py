@@ -14,10 +14,9 @@ from tilewright.isa.errors import InputError, ProgramError, TilewrightError
 from tilewright.isa.program import MAGIC, Buffer, Program, check_config
 from tilewright.isa.validator import validate
 from tilewright.runtime.devices import Device
-from tilewright.runtime.execution import Progress
 from tilewright.runtime.files import PathLike, read_file
 from tilewright.runtime.result import RunResult
-from tilewright.sim.simulator import simulate
+from tilewright.sim.simulator import Progress, simulate
 
 #: Suffix of assembly text.
 ASSEMBLY_SUFFIX = ".s"

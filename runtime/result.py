@@ -16,7 +16,7 @@ from tilewright.sim.timeline import Timeline
 
 
 # Without slots: `cached_property` keeps its value in the instance's dictionary.
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunResult:
     """Outputs and cost of one run of a compiled model on one device.
 
@@ -58,6 +58,16 @@ class RunResult:
         self._require_cycles()
         trace = render_trace(self.compiled, self.timelines)
         write_atomically(path, trace.encode())
+
+    def __repr__(self) -> str:
+        graph, config = self.compiled.graph, self.compiled.config
+        cycles = f"{self.stats.cycles:,} cycles, " if self.timelines else ""
+        outputs = ", ".join(
+            f"{name} {values.dtype}{list(values.shape)}" for name, values in self.outputs.items()
+        )
+        return (
+            f"<RunResult {graph.name} for {config.name} on {self.device.value}: {cycles}{outputs}>"
+        )
 
     def _require_cycles(self) -> None:
         if self.device is Device.REFERENCE:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import assert_never
 
-from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, HostStep
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, HostStep, Target
 from tilewright.compiler.graph import Node
 from tilewright.isa.memories import Engine
 from tilewright.runtime.ownership import layer_ownership
@@ -24,10 +24,11 @@ class LayerStats:
 
     name: str
     op: str
-    #: ``accelerator`` or ``host``; the host's work has no cycles.
-    device: str
+    #: The host's work has no cycles.
+    device: Target
     cycles: int
-    #: Cycles that the array, or the lanes, need at the least: channels rounded up to whole blocks.
+    #: The array-shape bound: cycles that the array (depthwise: the lanes) needs at the least for a
+    #: convolution or a dense layer, channels rounded up to whole blocks; 0 for other layers.
     ideal_cycles: int
     #: Multiply-accumulates of the model.
     macs: int
@@ -65,7 +66,7 @@ class RunStats:
 
     @property
     def ideal_cycles(self) -> int:
-        """The array-shape bound of the whole network."""
+        """The array-shape bound of the whole network: convolutions and dense layers only."""
         return sum(layer.ideal_cycles for layer in self.layers)
 
     @property
@@ -104,7 +105,7 @@ def _host_layer(node: Node) -> LayerStats:
     return LayerStats(
         name=node.name,
         op=type(node.op).__name__,
-        device="host",
+        device=Target.HOST,
         cycles=0,
         ideal_cycles=0,
         macs=0,
@@ -122,7 +123,7 @@ def _accelerator_layers(step: AcceleratorStep, timeline: Timeline) -> list[Layer
             LayerStats(
                 name=layer.name,
                 op=layer.operator,
-                device="accelerator",
+                device=Target.ACCELERATOR,
                 cycles=int(ownership.cycles[ownership.layer == index].sum()),
                 ideal_cycles=layer.ideal_cycles,
                 macs=layer.macs,

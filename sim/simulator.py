@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from tilewright.sim.clockwork import simulate_timing
 from tilewright.sim.timeline import Timeline
 
 #: Called now and then with the instructions executed so far and their total.
-Progress = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 
 #: Instructions between two calls of a progress function.
 _PROGRESS_STEP = 64

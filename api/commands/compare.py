@@ -12,9 +12,9 @@ from tilewright.options import (
     load_or_compile,
 )
 from tilewright.presentation import output_records, stats_record
-from tilewright.runtime.comparison import Comparison, DeviceRun, compare
+from tilewright.runtime.comparison import DeviceRun, compare
 from tilewright.runtime.devices import Device, parse_device
-from tilewright.terminal import Table, Terminal
+from tilewright.terminal import Terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
     with terminal.stage("running") as progress:
         comparison = compare(compiled, inputs, devices, progress=progress)
-    terminal.table(_table(comparison))
+    terminal.table(comparison.table)
     terminal.result()
     terminal.result(
         "all devices yield the same bits"
@@ -53,32 +53,6 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             "runs": [_record(run) for run in comparison.runs],
         },
         status=0 if comparison.equal else 1,
-    )
-
-
-def _table(comparison: Comparison) -> Table:
-    rows = []
-    for run in comparison.runs:
-        cycles, milliseconds = "-", "-"
-        if run.result.timelines:
-            stats = run.result.stats
-            cycles, milliseconds = f"{stats.cycles:,}", f"{stats.milliseconds:.3f}"
-        for name, difference in run.differences:
-            rows.append(
-                (
-                    run.device.value,
-                    name,
-                    f"{difference.differing:,} of {difference.elements:,}",
-                    f"{difference.maximum:g}",
-                    cycles,
-                    milliseconds,
-                    f"{run.result.wall_seconds:.3f}",
-                )
-            )
-    return Table(
-        columns=("device", "output", "differ", "at most by", "cycles", "ms", "seconds here"),
-        numbers=("differ", "at most by", "cycles", "ms", "seconds here"),
-        rows=tuple(rows),
     )
 
 

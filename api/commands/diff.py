@@ -12,7 +12,8 @@ from tilewright.options import (
     load_or_compile,
 )
 from tilewright.runtime.difference import LayerDifference, diff
-from tilewright.terminal import Table, Terminal
+from tilewright.runtime.tables import Table
+from tilewright.terminal import Terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -68,7 +68,7 @@ def test_run_writes_everything(command: Run, model: str, image_file: str) -> Non
     assert record["utilisation"] == pytest.approx(macs / (cycles * 16))
     assert sum(layer["cycles"] for layer in record["layers"]) == cycles
     assert sum(layer["macs"] for layer in record["layers"]) == macs
-    assert f"cycles        {cycles:,} = " in done.out
+    assert f"cycles             {cycles:,} = " in done.out
     assert sorted(path.name for path in Path().iterdir()) == ["run.html", "run.json", "trace.json"]
     assert load_json("trace.json")["traceEvents"]
 
@@ -177,7 +177,7 @@ def test_demo_reads_its_digits(command: Run) -> None:
     assert right >= 39
     assert done.out.count(": right") == right
     assert "█" in done.out
-    assert f"cycles        {record['cycles']:,} = " in done.out
+    assert f"cycles             {record['cycles']:,} = " in done.out
 
 
 def test_diff_finds_nothing(command: Run, model: str, image_file: str) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from tilewright.isa.errors import InputError
-from tilewright.terminal import Table, Terminal, one_line, plain_table
+from tilewright.runtime.tables import Table, plain_table
+from tilewright.terminal import Terminal, one_line
 
 TABLE = Table(
     columns=("layer", "cycles"),

@@ -23,8 +23,20 @@ def test_devices_come_in_the_order_asked_for(
     assert (name, difference.differing, difference.elements) == ("logits", 0, 10)
     lines = str(table).splitlines()
     assert len(lines) == 3
-    assert f"{table.runs[1].result.stats.cycles}" in lines[2].split()
-    assert lines[2].endswith("0 of 10")
+    columns = ["device", "output", "differ", "at", "most", "by", "cycles", "ms", "seconds", "here"]
+    assert lines[0].split() == columns
+    stats = table.runs[1].result.stats
+    cells = [
+        "sim",
+        "logits",
+        "0",
+        "of",
+        "10",
+        "0",
+        f"{stats.cycles:,}",
+        f"{stats.milliseconds:.3f}",
+    ]
+    assert lines[2].split()[:-1] == cells
 
 
 def test_a_model_is_compiled_first(digits: Model, image: npt.NDArray[np.float32]) -> None:
@@ -42,7 +54,7 @@ def test_a_difference_is_seen(
     off = replace(difference, differing=1, maximum=2.0)
     changed = replace(table, runs=(replace(run, differences=((name, off),)),))
     assert not changed.equal
-    assert str(changed).endswith("1 of 10")
+    assert "1 of 10" in str(changed)
 
 
 def test_no_device_is_refused(

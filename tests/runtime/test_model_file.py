@@ -74,8 +74,8 @@ def test_equal_models_make_equal_files(compiled_digits: CompiledModel, data: byt
         (lambda data: data[:-1], DAMAGED + "its checksum does not match"),
         (lambda data: data + b"\0", DAMAGED + "its checksum does not match"),
         (
-            lambda data: data[:8] + struct.pack("<I", 2) + data[12:],
-            "the compiled model has version 2, this is version 1",
+            lambda data: data[:8] + struct.pack("<I", 1) + data[12:],
+            "the compiled model has version 1, this is version 2",
         ),
         (
             lambda data: seal(PREFIX.pack(MAGIC, VERSION, 1 << 31)),

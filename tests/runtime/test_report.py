@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tilewright.compiler.compiled import Target
 from tilewright.isa.memories import Engine
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.result import RunResult
@@ -85,7 +86,7 @@ def test_its_time_line_holds_every_busy_cycle(result: RunResult, tmp_path: Path)
     data = data_of(page)
     segments = data["segments"]
     assert data["cycles"] == result.stats.cycles
-    layers = [layer for layer in result.stats.layers if layer.device == "accelerator"]
+    layers = [layer for layer in result.stats.layers if layer.device is Target.ACCELERATOR]
     assert data["layers"] == [layer.name for layer in layers]
     for engine in Engine:
         mine = sorted((s for s in segments if s[0] == engine), key=lambda s: s[2])

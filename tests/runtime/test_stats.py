@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, LayerInfo
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, LayerInfo, Target
 from tilewright.compiler.graph import Graph
 from tilewright.isa.instructions import Finish, Gemm, Load, Store
 from tilewright.isa.memories import Engine, Memory, memory_shape
@@ -80,7 +80,7 @@ def test_layers_share_the_cycles_out(stats: RunStats) -> None:
     assert (first.name, first.op, first.device, first.macs) == (
         "first",
         "Conv2d",
-        "accelerator",
+        Target.ACCELERATOR,
         300,
     )
     # The first layer is loaded until cycle 14 and in the array from cycle 20 to 39.
@@ -121,7 +121,7 @@ def test_a_real_run_agrees_with_its_program(
 ) -> None:
     stats = compiled_digits.run(image).stats
     (program,) = compiled_digits.programs
-    layers = [layer for layer in stats.layers if layer.device == "accelerator"]
+    layers = [layer for layer in stats.layers if layer.device is Target.ACCELERATOR]
     assert sum(layer.cycles for layer in layers) == stats.cycles
     moved = [0] * len(layers)
     for layer, insn in zip(program.layer_of_instruction, program.instructions, strict=True):
@@ -140,7 +140,7 @@ def test_host_operators_are_layers_without_cycles(
     compiled_digits: CompiledModel, image: npt.NDArray[np.float32]
 ) -> None:
     stats = compiled_digits.run(image).stats
-    host = [layer for layer in stats.layers if layer.device == "host"]
+    host = [layer for layer in stats.layers if layer.device is Target.HOST]
     assert [(layer.op, layer.cycles) for layer in host] == [
         ("Quantize", 0),
         ("Reshape", 0),
