@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tilewright.isa.config import AcceleratorConfig
@@ -227,6 +228,7 @@ def _observer(config: AcceleratorConfig) -> str:
     )
 
 
+@cache
 def _version(tool: Path) -> str:
     return _run([tool, "--version"]).splitlines()[0]
 
