@@ -131,10 +131,10 @@ class AcceleratorConfig:
         if not 1 <= self.clock_mhz <= 2000:
             raise ConfigError(f"clock_mhz must be between 1 and 2000, not {self.clock_mhz}")
         for entry_bytes in (
-            self.batch * self.block_in,
-            self.batch * self.block_out,
-            self.block_in * self.block_out,
-            self.block_out * 2,
+            self.inp_entry_bytes,
+            self.lane_entry_bytes,
+            self.wgt_entry_bytes,
+            self.coef_entry_bytes,
         ):
             if self.port_bytes % entry_bytes and entry_bytes % self.port_bytes:
                 raise ConfigError(
@@ -151,6 +151,26 @@ class AcceleratorConfig:
     def burst_bytes(self) -> int:
         """Bytes of the longest burst; bursts never cross a multiple of it."""
         return self.burst_beats * self.port_bytes
+
+    @property
+    def inp_entry_bytes(self) -> int:
+        """Bytes of an entry of `inp`."""
+        return self.batch * self.block_in
+
+    @property
+    def lane_entry_bytes(self) -> int:
+        """Bytes of an entry of `vec` and `out`: one int8 per lane."""
+        return self.batch * self.block_out
+
+    @property
+    def wgt_entry_bytes(self) -> int:
+        """Bytes of an entry of `wgt`."""
+        return self.block_out * self.block_in
+
+    @property
+    def coef_entry_bytes(self) -> int:
+        """Bytes of an entry of `coef`: one int16 per output channel."""
+        return self.block_out * 2
 
     @property
     def acc_bank_entries(self) -> int:

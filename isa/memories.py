@@ -47,6 +47,8 @@ class Memory(IntEnum):
 UOP_BYTES = 8
 #: Bytes of the parameters of one channel: int32 bias; then 24 bits multiplier, 8 bits shift.
 PRM_CHANNEL_BYTES = 8
+#: Bytes of one accumulator.
+ACC_BYTES = 4
 #: Entries of a look-up table.
 LUT_LENGTH = 256
 
@@ -77,26 +79,26 @@ def memory_shape(memory: Memory, config: AcceleratorConfig) -> MemoryShape:
 def memory_shapes(config: AcceleratorConfig) -> Mapping[Memory, MemoryShape]:
     """Describe every scratchpad of a configuration."""
     load, gemm, vector, store = Engine.LOAD, Engine.GEMM, Engine.VECTOR, Engine.STORE
-    batch, block_in, block_out = config.batch, config.block_in, config.block_out
-    parameter_bytes = block_out * PRM_CHANNEL_BYTES
+    lane_bytes = config.lane_entry_bytes
+    parameter_bytes = config.block_out * PRM_CHANNEL_BYTES
     return MappingProxyType(
         {
-            Memory.INP: _shape(config.inp_entries, batch * block_in, gemm, load),
-            Memory.WGT: _shape(config.wgt_entries, block_out * block_in, gemm, load),
-            Memory.VEC: _shape(config.vec_entries, batch * block_out, vector, load),
-            Memory.COEF: _shape(config.coef_entries, block_out * 2, vector, load),
+            Memory.INP: _shape(config.inp_entries, config.inp_entry_bytes, gemm, load),
+            Memory.WGT: _shape(config.wgt_entries, config.wgt_entry_bytes, gemm, load),
+            Memory.VEC: _shape(config.vec_entries, lane_bytes, vector, load),
+            Memory.COEF: _shape(config.coef_entries, config.coef_entry_bytes, vector, load),
             Memory.PRM: _shape(config.prm_entries, parameter_bytes, vector, load),
             Memory.GUOP: _shape(config.gemm_uop_entries, UOP_BYTES, gemm, load),
             Memory.VUOP: _shape(config.vector_uop_entries, UOP_BYTES, vector, load),
             Memory.LUT: _shape(config.lut_tables, LUT_LENGTH, vector, load),
             Memory.ACC: MemoryShape(
                 entries=config.acc_entries,
-                entry_bytes=batch * block_out * 4,
+                entry_bytes=lane_bytes * ACC_BYTES,
                 banks=2,
                 readers=(gemm, vector),
                 writers=(gemm, vector),
             ),
-            Memory.OUT: _shape(config.out_entries, batch * block_out, store, vector),
+            Memory.OUT: _shape(config.out_entries, lane_bytes, store, vector),
         }
     )
 

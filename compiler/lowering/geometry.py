@@ -84,6 +84,6 @@ class Place:
             rows=self.tile.rows,
             column=column + self.tile.column,
             columns=self.tile.columns,
-            entry_bytes=config.batch * config.block_out,
+            entry_bytes=config.lane_entry_bytes,
             merge=True,
         )

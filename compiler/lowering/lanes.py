@@ -179,7 +179,7 @@ class LaneSchedule:
             rows=rows.count,
             column=min(columns.begin, tensor.shape.width - 1),
             columns=columns.count,
-            entry_bytes=self.config.batch * self.config.block_out,
+            entry_bytes=self.config.lane_entry_bytes,
             merge=not padding.any,
         )
         key = (emitter.kernel, number, place.group, place.block, place.tile.row, place.tile.column)

@@ -228,7 +228,7 @@ class MatrixSchedule:
             rows=rows.count,
             column=min(columns.begin, self.source.shape.width - 1),
             columns=columns.count,
-            entry_bytes=self.config.batch * self.config.block_in,
+            entry_bytes=self.config.inp_entry_bytes,
             merge=not padding.any,
         )
         key = (emitter.kernel, group, tile.row, tile.column, one.in_begin, one.in_count)

@@ -136,7 +136,7 @@ class ReductionSchedule:
             rows=1,
             column=0,
             columns=1,
-            entry_bytes=config.batch * config.block_out,
+            entry_bytes=config.lane_entry_bytes,
             merge=True,
         )
         emitter.store(out, region)
@@ -181,7 +181,7 @@ class ReductionSchedule:
             rows=tile.source_rows.count,
             column=min(tile.source_columns.begin, self.source.shape.width - 1),
             columns=tile.source_columns.count,
-            entry_bytes=self.config.batch * self.config.block_out,
+            entry_bytes=self.config.lane_entry_bytes,
             merge=not padding.any,
         )
         return emitter.load_tile(Memory.VEC, (emitter.kernel, group, block, part), region, padding)

@@ -158,7 +158,7 @@ class _Hazards:
         depth[Memory.ACC] = memory_shape(Memory.ACC, config).banks
         self._read = {m: np.full((len(Engine), n), _NEVER, np.int32) for m, n in depth.items()}
         self._written = {m: np.full((len(Engine), n), _NEVER, np.int32) for m, n in depth.items()}
-        self._granule = config.batch * min(config.block_in, config.block_out)
+        self._granule = min(config.inp_entry_bytes, config.lane_entry_bytes)
         self._dram_begin = dram_begin
         self._dram_end = dram_end
         granules = -(-(dram_end - dram_begin) // self._granule)
