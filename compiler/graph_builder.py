@@ -30,6 +30,7 @@ class GraphBuilder:
         self._node_names: set[str] = set()
         self._inputs: list[str] = []
         self._reserved: frozenset[str] = frozenset()
+        self._renamed: dict[str, str] = {}
         self._notes: list[str] = []
 
     def reserve(self, names: Iterable[str]) -> None:
@@ -117,6 +118,7 @@ class GraphBuilder:
 
         It is renamed, or copied where it is a constant, an input or another output already.
         """
+        tensor = self._renamed.get(tensor, tensor)
         if tensor in self._reserved or tensor in self._inputs or tensor in self._constants:
             value = self._tensors[tensor]
             tensor = self.add(
@@ -127,6 +129,7 @@ class GraphBuilder:
                 zero_point=value.zero_point,
             )
         self._declare(replace(self._tensors.pop(tensor), name=name, source=source))
+        self._renamed[tensor] = name
 
         def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(name if other == tensor else other for other in names)

@@ -68,6 +68,9 @@ CASES: dict[str, Case] = {
     "depthwise weights with a zero point": lambda b: b.conv(
         b.input(1, 5, 5, 12), 12, kernel=(2, 2), groups=12, wide=True
     ),
+    "conv with tiles of padding alone": lambda b: b.conv(
+        b.input(1, 1, 290, 3), 4, pads=(2, 0, 1, 3), stride=(1, 2)
+    ),
     "dense": lambda b: b.conv(b.input(1, 1, 1, 70), 33),
     "dense over an image": lambda b: b.conv(b.input(1, 4, 5, 11), 10, kernel=(4, 5)),
     "two images": lambda b: b.conv(b.input(2, 5, 5, 6), 7, kernel=(3, 3), pads=(1, 1, 1, 1)),
@@ -143,3 +146,10 @@ def test_additions_are_fused_into_their_convolution() -> None:
     operators = [layer.operator for layer in compiled.steps[0].layers]
     assert operators.count("Conv2d+Add") == 3
     assert "Add" not in operators
+
+
+def test_taps_without_coefficients_need_no_room_for_them() -> None:
+    config = TINY.replace(coef_entries=4)
+    builder = GraphBuilder(seed=2)
+    graph = builder.build(builder.max_pool(builder.input(1, 7, 7, 6), (3, 3), (1, 1)))
+    check(graph, builder.values(graph), config)

@@ -209,6 +209,16 @@ def test_movement_without_effect_goes(rng: np.random.Generator) -> None:
     assert same(graph, result, int8s(rng, 2, 3, 4, 1))
 
 
+def test_two_outputs_of_one_value_are_two_tensors(rng: np.random.Generator) -> None:
+    sketch = Sketch((1, 6))
+    y = sketch.add(HALVED, "x")
+    z = sketch.add(Pad(before=(0, 0), after=(0, 0), value=0.0), y)
+    graph = sketch.builder.build([z, y, sketch.add(Reshape(shape=(1, 6)), y)])
+    result = simplify_movement(graph)
+    assert result.outputs == graph.outputs
+    assert same(graph, result, int8s(rng, 1, 6))
+
+
 def test_movement_with_effect_stays(rng: np.random.Generator) -> None:
     sketch = Sketch((1, 4, 4, 2))
     y = sketch.add(MaxPool2d(kernel=(1, 1), stride=(2, 2)), "x")

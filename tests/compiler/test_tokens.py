@@ -70,6 +70,24 @@ def test_tokens_follow_program_order(program: Program) -> None:
     assert all(giver < taker for giver, taker in edges(program))
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+@pytest.mark.parametrize("queue_entries", [2, 5, 512])
+def test_counters_stay_within_their_limit(limit: int, queue_entries: int) -> None:
+    config = PRESETS["tiny"].replace(token_limit=limit, queue_entries=queue_entries)
+    (step,) = compile_graph(network(), config).steps
+    validate(step.program)
+    assert all(giver < taker for giver, taker in edges(step.program))
+
+
+def test_a_limit_that_queues_keep_costs_no_token() -> None:
+    config = PRESETS["tiny"].replace(queue_entries=4)
+    tight, wide = (
+        compile_graph(network(), config.replace(token_limit=limit)).steps[0].program
+        for limit in (5, 255)
+    )
+    assert tight.instructions == wide.instructions
+
+
 def test_every_kind_of_channel_is_used(program: Program) -> None:
     engines = {
         (type(program.instructions[a]).engine, type(program.instructions[b]).engine)
