@@ -6,7 +6,7 @@ DRAM.
 
 from collections.abc import Callable
 
-from tilewright.compiler.tensor.build import cast, parameter, reduce_sum
+from tilewright.compiler.tensor.build import all_of, cast, parameter, reduce_sum, select
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr
 from tilewright.compiler.tensor.intrinsics import Intrinsic
@@ -38,6 +38,31 @@ def transfer(
     origin = placeholder((rows, columns), dtype, "source", scope=source)
     copy = compute((rows, columns), lambda row, column: origin[row, column], "target", scope=target)
     return Intrinsic(name=name, pattern=copy, emitter=name, flexible=("row", "column"))
+
+
+def padded_transfer(
+    name: str, dtype: ScalarType, source: str, target: str, shape: tuple[int, int, int]
+) -> Intrinsic:
+    """Declare a copy of up to `shape` rows, columns and lanes, with a border of one value.
+
+    Row `row` and column `column` of the target are those of the source where ``top <= row <
+    bottom`` and ``left <= column < right``, and `fill` elsewhere; the source's region may begin
+    outside of its tensor.
+    """
+    origin = placeholder(shape, dtype, "source", scope=source)
+    top, bottom, left, right = (
+        parameter(end, ScalarType.INDEX) for end in ("top", "bottom", "left", "right")
+    )
+    fill = parameter("fill", dtype)
+
+    def element(row: Expr, column: Expr, lane: Expr) -> Expr:
+        inside = all_of(top <= row, row < bottom, left <= column, column < right)
+        return select(inside, origin[row, column, lane], fill)
+
+    copy = compute(
+        shape, element, "target", scope=target, parameters=("top", "bottom", "left", "right")
+    )
+    return Intrinsic(name=name, pattern=copy, emitter=name, flexible=("row", "column", "lane"))
 
 
 def vector_immediate(

@@ -16,7 +16,7 @@ from tilewright.compiler.tensor.statements import (
     Store,
     sequence,
 )
-from tilewright.compiler.tensor.tensorizing import match_intrinsic
+from tilewright.compiler.tensor.tensorizing import match_intrinsic, unguarded
 from tilewright.compiler.tensor.traversal import substitute
 
 
@@ -77,7 +77,7 @@ def _loops(
         main = _loops(state, placed, place, depth, -1)
         return sequence(_reset(place, place.loops[depth:]), main)
     if stage.tensorized is not None and depth == tensorized:
-        return _guarded((*place.guards, *place.reduce_guards), _call(placed, place))
+        return _guarded(unguarded(place, depth), _call(placed, place))
     if depth == len(place.loops):
         return _guarded((*place.guards, *place.reduce_guards), _store(placed, place))
     body = _loops(state, placed, place, depth + 1, reset)

@@ -30,7 +30,14 @@ def reduce_axis(extent: int, name: str) -> Axis:
     return Axis(name=name, extent=extent)
 
 
-def compute(shape: Shape, body: Callable[..., Expr], name: str, *, scope: str = "global") -> Tensor:
+def compute(
+    shape: Shape,
+    body: Callable[..., Expr],
+    name: str,
+    *,
+    scope: str = "global",
+    parameters: tuple[str, ...] = (),
+) -> Tensor:
     """Declare a tensor by the value of its elements.
 
     Parameters
@@ -42,6 +49,10 @@ def compute(shape: Shape, body: Callable[..., Expr], name: str, *, scope: str = 
         called ``i0 i1 ...``.
     name
         Name of the tensor, and of its stage in a schedule.
+    scope
+        The memory that holds it.
+    parameters
+        Names of index parameters that the pattern of an intrinsic leaves open.
 
     Raises
     ------
@@ -55,7 +66,7 @@ def compute(shape: Shape, body: Callable[..., Expr], name: str, *, scope: str = 
         for axis, extent in zip(_axis_names(body, name, len(shape)), shape, strict=True)
     )
     value = body(*(axis.var for axis in axes))
-    _check_body(name, axes, value)
+    _check_body(name, axes, value, parameters)
     return Tensor(
         name=name,
         shape=shape,
@@ -92,7 +103,7 @@ def _axis_names(body: Callable[..., Expr], name: str, rank: int) -> tuple[str, .
     return tuple(parameter.name for parameter in parameters)
 
 
-def _check_body(name: str, axes: tuple[Axis, ...], body: Expr) -> None:
+def _check_body(name: str, axes: tuple[Axis, ...], body: Expr, parameters: tuple[str, ...]) -> None:
     reduced = body.axes if isinstance(body, Reduce) else ()
     inner = (node for operand in children(body) for node in nodes(operand))
     if any(isinstance(node, Reduce) for node in inner):
@@ -104,7 +115,7 @@ def _check_body(name: str, axes: tuple[Axis, ...], body: Expr) -> None:
     for axis in names:
         if names.count(axis) > 1:
             raise ExpressionError(f"tensor {name!r} has two axes called {axis!r}")
-    unknown = sorted(variables(body).difference(names))
+    unknown = sorted(variables(body).difference(names, parameters))
     index_only = [var for var in unknown if _is_index(body, var)]
     if index_only:
         raise ExpressionError(f"the body of tensor {name!r} uses {index_only[0]!r}, no axis of it")

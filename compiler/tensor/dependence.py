@@ -68,7 +68,7 @@ def _operands(write: Store | IntrinsicCall) -> tuple[Expr, ...]:
             regions = (write.output, *write.inputs)
             offsets = (offset for region in regions for offset in region.offsets)
             first = () if write.first is None else (write.first,)
-            return (*offsets, *write.parameters, *first)
+            return (*offsets, *write.extents, *write.parameters, *first)
         case _:
             assert_never(write)
 

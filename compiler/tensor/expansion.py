@@ -1,6 +1,7 @@
 """Intrinsic calls written out as the loops that their pattern stands for."""
 
 from tilewright.compiler.tensor.expressions import Binary, Const, Expr, Load, Var
+from tilewright.compiler.tensor.intervals import bounds
 from tilewright.compiler.tensor.statements import (
     For,
     If,
@@ -62,5 +63,7 @@ def _looped(call: IntrinsicCall, body: Statement, *, data_only: bool = False) ->
     axes = call.intrinsic.data_axes if data_only else call.intrinsic.axes
     for axis, extent in reversed(list(zip(axes, call.extents, strict=False))):
         var = Var(f"{call.intrinsic.name}.{axis.name}")
-        body = For(var=var, extent=extent, body=body)
+        if not isinstance(extent, Const):
+            body = If(condition=var < extent, body=body)
+        body = For(var=var, extent=min(axis.extent, bounds(extent, {}).high), body=body)
     return body

@@ -70,20 +70,21 @@ def to_linear(expr: Expr) -> Linear:
 
 
 def from_linear(linear: Linear) -> Expr:
-    """Return a linear combination as an expression, positive terms first."""
-    total: Expr | None = None
-    for atom, coefficient in sorted(linear.terms, key=lambda term: term[1] < 0):
-        magnitude = abs(coefficient)
-        term: Expr = atom if magnitude == 1 else atom * magnitude
-        if total is None:
-            total = term if coefficient > 0 else atom * coefficient
-        else:
-            total = total + term if coefficient > 0 else total - term
-    if total is None:
-        return Const(linear.constant, ScalarType.INDEX)
-    if linear.constant < 0:
-        return total - -linear.constant
-    return total + linear.constant if linear.constant else total
+    """Return a linear combination as an expression, what is positive first."""
+    added = [(atom, factor) for atom, factor in linear.terms if factor > 0]
+    taken = [(atom, -factor) for atom, factor in linear.terms if factor < 0]
+    total: Expr = Const(linear.constant, ScalarType.INDEX)
+    for position, (atom, factor) in enumerate(added):
+        total = total + _term(atom, factor) if position else _term(atom, factor)
+    for atom, factor in taken:
+        total = total - _term(atom, factor)
+    if not added or not linear.constant:
+        return total
+    return total + linear.constant if linear.constant > 0 else total - -linear.constant
+
+
+def _term(atom: Expr, factor: int) -> Expr:
+    return atom if factor == 1 else atom * factor
 
 
 def difference(left: Expr, right: Expr) -> Linear:

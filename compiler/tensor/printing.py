@@ -149,7 +149,7 @@ def _call_text(call: IntrinsicCall) -> str:
     ]
     if call.first is not None:
         operands.append(f"first={format_expression(call.first)}")
-    sizes = " x ".join(map(str, call.extents))
+    sizes = " x ".join(_inside(extent, 8) for extent in call.extents)
     return f"{_region_text(call.output)} = {call.intrinsic.name} {sizes} ({', '.join(operands)})"
 
 

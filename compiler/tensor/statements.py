@@ -109,7 +109,8 @@ class IntrinsicCall:
     intrinsic
         What is done.
     extents
-        Extents of the pattern's axes, then of its reduce axes.
+        Extents of the pattern's axes, then of its reduce axes: constants, except where a guard
+        shortens a flexible axis. Where one is zero or less, nothing is done along that axis.
     output, inputs
         Regions of the pattern's result and of its placeholders, in the order of declaration.
     parameters
@@ -120,7 +121,7 @@ class IntrinsicCall:
     """
 
     intrinsic: Intrinsic
-    extents: tuple[int, ...]
+    extents: tuple[Expr, ...]
     output: Region
     inputs: tuple[Region, ...]
     parameters: tuple[Expr, ...]

@@ -1,9 +1,10 @@
 """Matching of a stage's inner loops with the pattern of an intrinsic."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from tilewright.compiler.tensor.build import all_of, equal
+from tilewright.compiler.tensor.build import all_of, equal, minimum
 from tilewright.compiler.tensor.expressions import (
     Binary,
     Call,
@@ -17,6 +18,8 @@ from tilewright.compiler.tensor.expressions import (
 )
 from tilewright.compiler.tensor.intervals import Ranges
 from tilewright.compiler.tensor.intrinsics import Intrinsic
+from tilewright.compiler.tensor.linear import Linear, difference, from_linear, to_linear
+from tilewright.compiler.tensor.operations import Operator
 from tilewright.compiler.tensor.primitives import ScheduleError
 from tilewright.compiler.tensor.printing import format_expression
 from tilewright.compiler.tensor.realisation import Loop, Realisation
@@ -36,6 +39,7 @@ class _Bindings:
 
     inner: frozenset[str]
     ranges: Ranges
+    open_names: frozenset[str]
     regions: dict[str, Region] = field(default_factory=dict)
     parameters: dict[str, Expr] = field(default_factory=dict)
 
@@ -67,17 +71,22 @@ def _match(intrinsic: Intrinsic, place: Realisation, element: Expr, depth: int) 
     pattern = _pattern_element(intrinsic, place)
     pairs = _pair_loops(intrinsic, inner)
     names = frozenset(loop.var.name for loop in inner)
+    extents = {axis: _constant(loop.extent) for axis, loop in pairs.items()}
     for guard in (*place.guards, *place.reduce_guards):
         if variables(guard) & names:
-            raise Mismatch(f"the guard {format_expression(guard)} cuts through the tile")
-    bindings = _Bindings(inner=names, ranges=place.ranges)
+            _shorten(extents, guard, pairs, intrinsic)
+    bindings = _Bindings(
+        inner=names,
+        ranges=place.ranges,
+        open_names=frozenset(var.name for var in intrinsic.parameters),
+    )
     renamed: dict[str, Expr] = {axis: loop.var for axis, loop in pairs.items()}
     _unify(substitute(pattern, renamed), element, bindings)
     output_axes = tuple(renamed[axis.name] for axis in intrinsic.data_axes)
     output = _region(intrinsic.pattern, output_axes, Load(place.storage, place.indices), bindings)
     return IntrinsicCall(
         intrinsic=intrinsic,
-        extents=tuple(pairs[axis.name].extent for axis in intrinsic.axes),
+        extents=tuple(extents[axis.name] for axis in intrinsic.axes),
         output=output,
         inputs=tuple(bindings.regions[operand.name] for operand in intrinsic.operands),
         parameters=tuple(bindings.parameters[var.name] for var in intrinsic.parameters),
@@ -118,6 +127,38 @@ def _pair_loops(intrinsic: Intrinsic, inner: tuple[Loop, ...]) -> dict[str, Loop
     return pairs
 
 
+def _shorten(
+    extents: dict[str, Expr], guard: Expr, pairs: dict[str, Loop], intrinsic: Intrinsic
+) -> None:
+    """Turn a guard ``offset + loop < limit`` into a smaller extent of a flexible axis."""
+    inner = {loop.var: axis for axis, loop in pairs.items()}
+    if isinstance(guard, Binary) and guard.operator is Operator.LESS:
+        room = difference(guard.right, guard.left)
+        cut = [(atom, factor) for atom, factor in room.terms if _uses(atom, inner)]
+        if len(cut) == 1 and cut[0][1] == -1 and isinstance(cut[0][0], Var):
+            axis = inner[cut[0][0]]
+            if axis in intrinsic.flexible:
+                limit = from_linear(room + to_linear(cut[0][0]))
+                extents[axis] = minimum(extents[axis], limit)
+                return
+    raise Mismatch(f"the guard {format_expression(guard)} cuts through the tile")
+
+
+def _uses(atom: Expr, inner: Mapping[Var, str]) -> bool:
+    return any(var.name in variables(atom) for var in inner)
+
+
+def _constant(value: int) -> Expr:
+    return Const(value, ScalarType.INDEX)
+
+
+def unguarded(place: Realisation, depth: int) -> tuple[Expr, ...]:
+    """Return the guards of a tensorized stage that its intrinsic does not take care of."""
+    names = frozenset(loop.var.name for loop in place.loops[depth:])
+    guards = (*place.guards, *place.reduce_guards)
+    return tuple(guard for guard in guards if not variables(guard) & names)
+
+
 def _unify(pattern: Expr, expr: Expr, bindings: _Bindings) -> None:
     if isinstance(pattern, Load):
         if not isinstance(expr, Load):
@@ -131,14 +172,32 @@ def _unify(pattern: Expr, expr: Expr, bindings: _Bindings) -> None:
         _bind_parameter(pattern, expr, bindings)
         return
     if pattern.dtype is ScalarType.INDEX and expr.dtype is ScalarType.INDEX:
-        same = simplify(pattern - expr, bindings.ranges) == Const(0, ScalarType.INDEX)
-        if not same:
-            raise Mismatch(f"{_text(pattern)} is {_text(expr)}")
+        _unify_index(pattern, expr, bindings)
         return
+    if isinstance(pattern, Binary) and pattern.left.dtype is ScalarType.INDEX:
+        if isinstance(expr, Binary) and pattern.operator is expr.operator:
+            _unify_index(pattern.right - pattern.left, expr.right - expr.left, bindings)
+            return
     if _head(pattern) != _head(expr):
         raise Mismatch(f"{_text(pattern)} is {_text(expr)}")
     for wanted, given in zip(children(pattern), children(expr), strict=True):
         _unify(wanted, given, bindings)
+
+
+def _unify_index(pattern: Expr, expr: Expr, bindings: _Bindings) -> None:
+    """Solve ``pattern == expr`` for the one parameter that it may hold still unknown."""
+    gap = difference(simplify(expr, bindings.ranges), substitute(pattern, bindings.parameters))
+    unknown = [
+        (atom, factor)
+        for atom, factor in gap.terms
+        if isinstance(atom, Var) and atom.name in bindings.open_names
+    ]
+    if len(unknown) == 1 and abs(unknown[0][1]) == 1:
+        var, factor = unknown[0]
+        value = (gap + Linear(((var, -factor),), 0)).scaled(-factor)
+        _bind_parameter(var, simplify(from_linear(value), bindings.ranges), bindings)
+    elif simplify(from_linear(gap), bindings.ranges) != _constant(0):
+        raise Mismatch(f"{_text(pattern)} is {_text(expr)}")
 
 
 def _text(expr: Expr) -> str:

@@ -124,7 +124,7 @@ def _tidy_call(call: IntrinsicCall, ranges: Mapping[str, Interval]) -> Intrinsic
 
     return IntrinsicCall(
         intrinsic=call.intrinsic,
-        extents=call.extents,
+        extents=_simplified(call.extents, ranges),
         output=region(call.output),
         inputs=tuple(region(operand) for operand in call.inputs),
         parameters=_simplified(call.parameters, ranges),

@@ -32,6 +32,7 @@ from tilewright.compiler.tensor.primitives import (
     Primitive,
     ReduceFactor,
     Reorder,
+    ScheduleError,
     SetScope,
     Split,
     StorageAlign,
@@ -51,6 +52,20 @@ def apply_primitive(
     ScheduleError
         If the primitive is not legal; the state is left as it was.
     """
+    after = _apply(state, primitive, intrinsics)
+    for stage in after:
+        if stage.tensorized is None:
+            continue
+        try:
+            intrinsic_call(after, stage.name)
+        except ScheduleError as error:
+            if isinstance(primitive, Tensorize) and primitive.stage == stage.name:
+                raise
+            raise refuse(primitive, f"then {error}") from error
+    return after
+
+
+def _apply(state: State, primitive: Primitive, intrinsics: Mapping[str, Intrinsic]) -> State:
     match primitive:
         case Split() | Fuse() | Reorder() | Annotate():
             return _apply_to_loops(state, primitive)
@@ -205,9 +220,7 @@ def _tensorize(state: State, primitive: Tensorize, intrinsics: Mapping[str, Intr
     for loop in stage.loops[stage.loops.index(primitive.axis) :]:
         check_plain_loop(state, primitive, stage, loop)
     tensorized = Tensorized(axis=primitive.axis, intrinsic=intrinsics[primitive.intrinsic])
-    after = state.updated(replace(stage, tensorized=tensorized))
-    intrinsic_call(after, stage.name)
-    return after
+    return state.updated(replace(stage, tensorized=tensorized))
 
 
 def _storage_align(state: State, primitive: StorageAlign) -> State:

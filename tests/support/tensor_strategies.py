@@ -6,6 +6,7 @@ from contextlib import suppress
 import numpy as np
 from hypothesis import strategies as st
 
+from tilewright.compiler.tensor.accelerator import transfer
 from tilewright.compiler.tensor.build import (
     all_of,
     cast,
@@ -18,7 +19,8 @@ from tilewright.compiler.tensor.build import (
     select,
 )
 from tilewright.compiler.tensor.declare import compute, inputs_of, placeholder, reduce_axis
-from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.expressions import Expr, Load, Tensor
+from tilewright.compiler.tensor.intrinsics import Intrinsic
 from tilewright.compiler.tensor.primitives import ScheduleError
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
@@ -114,9 +116,40 @@ def _product(draw: st.DrawFn, source: Tensor, other: Tensor, name: str) -> Tenso
 _KINDS = [_elementwise, _transposed, _strided, _reshaped, _window, _product]
 
 
+def _dot(overwrites: bool) -> Intrinsic:
+    """A product of rows, of any size."""
+    a, b = placeholder((40, 40), INT32, "a"), placeholder((40, 40), INT32, "b")
+    k = reduce_axis(40, "k")
+    pattern = compute((40, 40), lambda i, j: reduce_sum(a[i, k.var] * b[j, k.var], k), "dot")
+    return Intrinsic(
+        name=f"dot{'' if overwrites else '_add'}",
+        pattern=pattern,
+        emitter="dot",
+        flexible=("i", "j", "k"),
+        overwrites=overwrites,
+    )
+
+
+INTRINSICS = [
+    _dot(overwrites=True),
+    _dot(overwrites=False),
+    *(
+        transfer(f"{dtype}_{source}_to_{target}", dtype, source, target, 40, 40)
+        for dtype in (INT8, INT32)
+        for source, target in (
+            ("global", "inp"),
+            ("global", "shared"),
+            ("global", "local"),
+            ("acc", "global"),
+            ("shared", "global"),
+        )
+    ),
+]
+
+
 def schedule_randomly(draw: st.DrawFn, tensor: Tensor, primitives: int = 12) -> Schedule:
     """Return a schedule after some random primitives; what is refused is left out."""
-    schedule = Schedule(tensor)
+    schedule = Schedule(tensor, intrinsics=INTRINSICS)
     for _ in range(primitives):
         apply = draw(st.sampled_from(_PRIMITIVES))
         with suppress(ScheduleError):
@@ -193,6 +226,22 @@ def _reduce_factor(draw: st.DrawFn, schedule: Schedule) -> None:
     schedule.reduce_factor(*_loop(draw, schedule))
 
 
+def _tensorize(draw: st.DrawFn, schedule: Schedule) -> None:
+    """Try every intrinsic on some of the innermost loops of a copy or a reduction."""
+    stages = [
+        stage
+        for stage in schedule.state
+        if isinstance(stage.body, Load) or (stage.reduce is not None and len(stage.loops) > 2)
+    ]
+    if not stages:
+        return
+    stage = draw(st.sampled_from(stages))
+    loop = stage.loops[-min(draw(st.integers(2, 3)), len(stage.loops))]
+    for intrinsic in INTRINSICS:
+        with suppress(ScheduleError):
+            schedule.tensorize(stage.name, loop, intrinsic.name)
+
+
 def _storage(draw: st.DrawFn, schedule: Schedule) -> None:
     stage, loop = _loop(draw, schedule)
     schedule.double_buffer(stage)
@@ -215,6 +264,8 @@ _PRIMITIVES: list[Callable[[st.DrawFn, Schedule], None]] = [
     _set_scope,
     _reduce_factor,
     _storage,
+    _tensorize,
+    _tensorize,
 ]
 
 

@@ -48,7 +48,9 @@ def slice_of(op: Slice, x: Tensor, name: str) -> Tensor:
 
 def pad(op: Pad, x: Tensor, name: str) -> Tensor:
     """Declare a tensor with a border of one value."""
-    return bordered(x, op.before, op.after, op.value, name)
+    extents = zip(op.before, op.after, strict=True)
+    axes = tuple(axis for axis, border in enumerate(extents) if any(border))
+    return bordered(x, op.before, op.after, op.value, axes, name)
 
 
 def pad_image(image: Tensor, pads: Padding, value: Number, name: str) -> Tensor:
@@ -56,25 +58,31 @@ def pad_image(image: Tensor, pads: Padding, value: Number, name: str) -> Tensor:
     if not any(pads):
         return image
     top, left, bottom, right = pads
-    return bordered(image, (0, top, left, 0), (0, bottom, right, 0), value, name)
+    return bordered(image, (0, top, left, 0), (0, bottom, right, 0), value, (1, 2), name)
 
 
 def bordered(
-    x: Tensor, before: tuple[int, ...], after: tuple[int, ...], value: Number, name: str
+    x: Tensor,
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+    value: Number,
+    axes: tuple[int, ...],
+    name: str,
 ) -> Tensor:
-    """Declare `x` between so many elements of `value` along each axis."""
-    axes = tuple(zip(x.shape, before, after, strict=True))
+    """Declare `x` between so many elements of `value` along each axis.
+
+    The condition names both ends of each of `axes`, the first axis first, so that one pattern of
+    an intrinsic fits all borders along them.
+    """
     fill = constant(value if x.dtype.is_float else int(value), x.dtype)
 
     def element(*at: Expr) -> Expr:
         source = tuple(index - ahead for index, ahead in zip(at, before, strict=True))
-        inside = []
-        for index, (extent, ahead, behind) in zip(source, axes, strict=True):
-            inside += [0 <= index] if ahead else []
-            inside += [index < extent] if behind else []
-        return select(all_of(*inside), x[source], fill)
+        ends = [(0 <= source[axis], source[axis] < x.shape[axis]) for axis in axes]
+        return select(all_of(*(end for pair in ends for end in pair)), x[source], fill)
 
-    return compute(tuple(map(sum, axes)), element, name)
+    sizes = zip(x.shape, before, after, strict=True)
+    return compute(tuple(map(sum, sizes)), element, name)
 
 
 def concat(op: Concat, parts: tuple[Tensor, ...], name: str) -> Tensor:

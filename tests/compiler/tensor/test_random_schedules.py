@@ -3,7 +3,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from loop_nests import evaluate_tensor
 from tensor_reference import reference
-from tensor_strategies import computations, random_inputs, schedule_randomly
+from tensor_strategies import INTRINSICS, computations, random_inputs, schedule_randomly
 
 from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.interpreter import interpret
@@ -48,7 +48,7 @@ def test_a_saved_trace_gives_the_same_schedule(data: st.DataObject, tensor: Tens
     schedule = schedule_randomly(data.draw, tensor)
     trace = trace_from_json(trace_to_json(schedule.trace))
     assert trace == schedule.trace
-    replayed = Schedule(tensor)
+    replayed = Schedule(tensor, intrinsics=INTRINSICS)
     replayed.apply(*trace)
     assert str(replayed) == str(schedule)
     assert [stage.loops for stage in replayed.state] == [stage.loops for stage in schedule.state]

@@ -4,12 +4,20 @@ import numpy as np
 import pytest
 from loop_nests import run
 
-from tilewright.compiler.tensor.accelerator import gemm_tile, transfer, vector_immediate
+from tilewright.compiler.operators import Conv2d
+from tilewright.compiler.tensor.accelerator import (
+    gemm_tile,
+    padded_transfer,
+    transfer,
+    vector_immediate,
+)
 from tilewright.compiler.tensor.build import cast, constant, maximum, reduce_max, reduce_sum
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, ExpressionError, Tensor
 from tilewright.compiler.tensor.intrinsics import Intrinsic
 from tilewright.compiler.tensor.lower import lower
+from tilewright.compiler.tensor.operators.convolution import correlate
+from tilewright.compiler.tensor.operators.movement import pad_image
 from tilewright.compiler.tensor.primitives import ScheduleError
 from tilewright.compiler.tensor.printing import format_nest
 from tilewright.compiler.tensor.scalar_types import ScalarType
@@ -208,6 +216,13 @@ def test_nothing_changes_within_an_intrinsic() -> None:
             "tensorize of stage 'C.acc': it uses intrinsic 'gemm' already",
         ),
         (
+            lambda: schedule.set_scope("W.wgt", "inp"),
+            (
+                "set_scope of stage 'W.wgt': then tensorize of stage 'C.acc' at axis 'i.inner' "
+                "with 'gemm': operand 'wgt' is int8 in wgt, 'W.wgt' is int8 in inp"
+            ),
+        ),
+        (
             lambda: schedule.compute_inline("A.inp"),
             "compute_inline of stage 'A.inp': its reader 'C.acc' is an intrinsic already",
         ),
@@ -234,3 +249,49 @@ def test_an_intrinsic_needs_a_definition_and_known_axes() -> None:
     with pytest.raises(ExpressionError) as caught:
         Intrinsic(name="bad", pattern=compute((4,), copy, "y"), emitter="bad", flexible=("row",))
     assert str(caught.value) == "the pattern of intrinsic 'bad' has no axis 'row'"
+
+
+def test_a_guard_shortens_a_flexible_axis(rng: np.random.Generator) -> None:
+    x = placeholder((7, 10), INT32, "x")
+    y = compute((7, 10), lambda i, j: x[i, j] + 1, "y")
+    schedule = Schedule(y, intrinsics=[transfer("load", INT32, "global", "inp", 4, 16)])
+    schedule.cache_read("x", "inp")
+    schedule.tile("y", ["i", "j"], [4, 4])
+    schedule.virtual_thread("y", "j.outer")
+    schedule.compute_at("x.inp", "y", "j.outer")
+    schedule.tensorize("x.inp", "i0", "load")
+    values = rng.integers(-9, 9, (7, 10)).astype(np.int32)
+    np.testing.assert_array_equal(run(schedule, {"x": values}), values + 1)
+    assert (
+        "x.inp[j.outer, :, :] = load min(4, 7 - i.outer * 4) x min(4, 10 - j.outer * 4) "
+        "(x[i.outer * 4 + :, j.outer * 4 + :])" in format_nest(lower(schedule))
+    )
+
+
+def test_a_convolution_loads_its_border(rng: np.random.Generator) -> None:
+    op = Conv2d(
+        pads=(1, 1, 1, 1), stride=(2, 1), input_zero_point=-3, zero_point=0, low=-128, high=127
+    )
+    image = placeholder((1, 7, 6, 4), INT8, "image")
+    padded = pad_image(image, op.pads, op.input_zero_point, "padded")
+    weights = placeholder((2, 3, 3, 4), INT8, "weights")
+    total = correlate(padded, weights, op.stride, (1, 1), 1, dtype=INT32, name="total")
+    load = padded_transfer("load", INT8, "global", "inp", (8, 8, 4))
+    schedule = Schedule(total, intrinsics=[load])
+    schedule.set_scope("padded", "inp")
+    schedule.tile("total", ["y", "x"], [3, 4])
+    schedule.compute_at("padded", "total", "x.outer")
+    schedule.split("padded", "i0", 1)
+    schedule.tensorize("padded", "i1", "load")
+    values = {
+        "image": rng.integers(-128, 128, image.shape).astype(np.int8),
+        "weights": rng.integers(-128, 128, weights.shape).astype(np.int8),
+    }
+    expected = run(Schedule(total), values)
+    np.testing.assert_array_equal(run(schedule, values), expected)
+    assert (
+        "padded[0, :, :, :] = load min(7, 9 - y.outer * 6) x min(6, 8 - x.outer * 4) x 4 "
+        "(image[0, y.outer * 6 - 1 + :, x.outer * 4 - 1 + :, :], top=1 - y.outer * 6, "
+        "bottom=8 - y.outer * 6, left=1 - x.outer * 4, right=7 - x.outer * 4, fill=-3)"
+        in format_nest(lower(schedule))
+    )
