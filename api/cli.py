@@ -14,6 +14,7 @@ from tilewright import __version__
 from tilewright.commands import build, compare, compile, demo, diff, disasm, isa, run
 from tilewright.commands.command import Command
 from tilewright.isa.errors import InputError, TilewrightError
+from tilewright.list_options import split_lists
 from tilewright.options import STANDARD_OUTPUT
 from tilewright.runtime.files import write_atomically
 from tilewright.terminal import Terminal, one_line
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    arguments = _parser().parse_args(words)
+    arguments = _parser().parse_args(split_lists(words))
     command: Command = arguments.command
     to_stdout = arguments.json == STANDARD_OUTPUT
     outcome = command.execute(arguments, Terminal(verbose=arguments.verbose, quiet=to_stdout))

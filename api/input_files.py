@@ -13,6 +13,10 @@ from tilewright.compiler.operators import DataType
 from tilewright.isa.errors import InputError
 from tilewright.runtime.inputs import describe_input
 
+#: Suffixes of the files that are read.
+ARRAY_SUFFIX = ".npy"
+PICTURE_SUFFIX = ".png"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Picture:
@@ -56,13 +60,12 @@ def _split(inputs: Sequence[Tensor], argument: str) -> tuple[Tensor, Path]:
 
 
 def _read(tensor: Tensor, path: Path) -> Array:
-    match path.suffix.lower():
-        case ".npy":
-            return _read_array(path)
-        case ".png":
-            return _read_picture(tensor, path)
-        case _:
-            raise InputError(f"input file {path} must be a .npy or .png file")
+    suffix = path.suffix.lower()
+    if suffix == ARRAY_SUFFIX:
+        return _read_array(path)
+    if suffix == PICTURE_SUFFIX:
+        return _read_picture(tensor, path)
+    raise InputError(f"input file {path} must be a {ARRAY_SUFFIX} or {PICTURE_SUFFIX} file")
 
 
 def _read_array(path: Path) -> Array:

@@ -8,60 +8,71 @@ from tilewright.config_file import change_config, parse_config
 from tilewright.input_files import read_inputs
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
-from tilewright.isa.program import check_config
+from tilewright.isa.program import Program, check_config
+from tilewright.list_options import ListOption, add_list
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET
 from tilewright.runtime.files import check_writable
 from tilewright.runtime.inputs import random_inputs
-from tilewright.runtime.model import compile_model, load
+from tilewright.runtime.model import Model, compile_model, load
 from tilewright.runtime.model_file import has_signature
+from tilewright.runtime.program_run import ASSEMBLY_SUFFIX, load_program
 from tilewright.terminal import Terminal
 
 #: What ``--json`` takes to print the record instead of the text.
 STANDARD_OUTPUT = Path("-")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add ``MODEL``."""
-    parser.add_argument(
-        "model", metavar="MODEL", type=Path, help=".onnx, .tflite or compiled .tw file"
-    )
+def add_model(parser: argparse.ArgumentParser, *, programs: bool = False) -> None:
+    """Add ``MODEL``, which may be a program without a model where `programs` says so."""
+    kinds = ".onnx, .tflite or compiled .tw file"
+    if programs:
+        kinds += f"; or a program: assembly text ({ASSEMBLY_SUFFIX}) or a program file"
+    parser.add_argument("model", metavar="MODEL", type=Path, help=kinds)
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add ``--config`` and ``--set``."""
-    parser.add_argument(
-        "--config",
-        metavar="PRESET|FILE.toml",
-        help=f"the accelerator (default: {DEFAULT_PRESET}, or what a .tw file was compiled for)",
+def add_config(parser: argparse.ArgumentParser, *, compiled: bool = False) -> None:
+    """Add ``--config`` and ``--set``; `compiled` where the command takes compiled models."""
+    default = (
+        f"{DEFAULT_PRESET}, or what a .tw file was compiled for" if compiled else DEFAULT_PRESET
     )
     parser.add_argument(
-        "--set",
+        "--config", metavar="PRESET|FILE.toml", help=f"the accelerator (default: {default})"
+    )
+    add_list(
+        parser,
+        ListOption.SET,
         metavar="FIELD=VALUE",
-        nargs="+",
-        action="extend",
-        default=[],
         dest="changes",
-        help="change fields of the configuration, memory fields as dram.FIELD=VALUE",
+        meaning="change fields of the configuration, memory fields as dram.FIELD=VALUE",
     )
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add ``--input`` and ``--seed``."""
-    parser.add_argument(
-        "--input",
+    add_list(
+        parser,
+        ListOption.INPUT,
         metavar="[NAME=]FILE",
-        nargs="+",
-        action="extend",
-        default=[],
         dest="inputs",
-        help=(
+        meaning=(
             "input data: .npy files, or .png files of the exact size (uint8 and float32 inputs take"
-            " pixels 0 to 255, int8 inputs pixels less 128); without it, random data"
+            " pixels 0 to 255, int8 inputs pixels less 128), without it random data"
         ),
     )
     parser.add_argument(
         "--seed", metavar="N", type=_natural, default=0, help="of the random data (default: 0)"
+    )
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add ``--output``."""
+    add_list(
+        parser,
+        ListOption.OUTPUT,
+        metavar="[NAME=]FILE.npy",
+        dest="outputs",
+        meaning="save outputs as arrays, in the layout and type of the model",
     )
 
 
@@ -88,6 +99,8 @@ def load_and_compile(
     """Read a model file and compile it."""
     with terminal.stage(f"reading {path.name}"):
         model = load(path)
+    for note in (*model.notes, *_batch_notes(model, config)):
+        terminal.message(f"note: {note}")
     with terminal.stage(f"compiling for {config.name}"):
         return compile_model(model, config, progress=terminal.detail)
 
@@ -110,9 +123,30 @@ def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> Compil
     return compiled
 
 
-def check_outputs(*paths: Path | None) -> None:
-    """Refuse output files that cannot be written, or are named twice, before any work is done."""
-    named = [path for path in paths if path is not None and path != STANDARD_OUTPUT]
+def load_program_file(arguments: argparse.Namespace) -> Program:
+    """Load a program without a model, which may have to be for the configuration asked for."""
+    asked = arguments.config or arguments.changes
+    return load_program(arguments.model, chosen_config(arguments) if asked else None)
+
+
+def _batch_notes(model: Model, config: AcceleratorConfig) -> tuple[str, ...]:
+    """Say where rows of the configuration's entries stay empty for want of images."""
+    images = max(tensor.shape[0] for tensor in model.inputs)
+    if images >= config.batch:
+        return ()
+    filled = f"fills {images} of the {config.batch} rows of each entry"
+    return (f"the network's batch of {images} {filled}, as batch is {config.batch}",)
+
+
+def check_outputs(json: Path | None, *paths: Path | None) -> None:
+    """Refuse output files that cannot be written, or are named twice, before any work is done.
+
+    Only the JSON may go to stdout.
+    """
+    others = [path for path in paths if path is not None]
+    if STANDARD_OUTPUT in others:
+        raise InputError("only --json writes to stdout: name a file instead of '-'")
+    named = others if json is None or json == STANDARD_OUTPUT else [json, *others]
     for path in named:
         check_writable(path)
     resolved = [path.resolve() for path in named]

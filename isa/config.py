@@ -34,11 +34,11 @@ class DramModel:
     size_bytes: int
 
     def __post_init__(self) -> None:
-        _require(self, "read_latency_cycles", 2, 4095)
-        _require(self, "write_latency_cycles", 2, 4095)
-        _require(self, "read_gap_cycles", 0, 255)
-        _require(self, "write_gap_cycles", 0, 255)
-        _require(self, "size_bytes", 4096, 1 << 32)
+        _require(self, "read_latency_cycles", 2, 4095, prefix="dram.")
+        _require(self, "write_latency_cycles", 2, 4095, prefix="dram.")
+        _require(self, "read_gap_cycles", 0, 255, prefix="dram.")
+        _require(self, "write_gap_cycles", 0, 255, prefix="dram.")
+        _require(self, "size_bytes", 4096, 1 << 32, prefix="dram.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,10 +311,10 @@ _DEPTHS = (
 )
 
 
-def _require(holder: object, field: str, low: int, high: int) -> None:
+def _require(holder: object, field: str, low: int, high: int, *, prefix: str = "") -> None:
     value = getattr(holder, field)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{field} must be an integer from {low} to {high}, not {value!r}")
+        raise ConfigError(f"{prefix}{field} must be an integer from {low} to {high}, not {value!r}")
 
 
 def _reject_unknown(changes: dict[str, Any], owner: type[Any], *, prefix: str = "") -> None:

@@ -34,8 +34,8 @@ def is_program(path: PathLike) -> bool:
         return False
 
 
-def load_program(path: PathLike, config: AcceleratorConfig | None = None) -> Program:
-    """Read a program file or assembly text, and prove that it keeps the rules of the machine.
+def read_program(path: PathLike, config: AcceleratorConfig | None = None) -> Program:
+    """Read a program file, or assembly text from a file called ``.s``; it need not be legal.
 
     Parameters
     ----------
@@ -45,16 +45,31 @@ def load_program(path: PathLike, config: AcceleratorConfig | None = None) -> Pro
     Raises
     ------
     TilewrightError
-        If it cannot be read, or breaks a rule; the message begins with the path.
+        If it cannot be read, or is for another machine; the message names the path.
     """
     data = read_file(path, "program")
     try:
-        if data.startswith(MAGIC):
+        if data.startswith(MAGIC) or Path(path).suffix != ASSEMBLY_SUFFIX:
             program = Program.from_bytes(data)
         else:
             program = assemble(_text(data), config)
         if config is not None:
             check_config(program, config)
+    except TilewrightError as error:
+        raise ProgramError(f"{path}: {error}", hint=error.hint) from error
+    return program
+
+
+def load_program(path: PathLike, config: AcceleratorConfig | None = None) -> Program:
+    """Read a program as `read_program` does, and prove that it keeps the rules of the machine.
+
+    Raises
+    ------
+    TilewrightError
+        If it cannot be read, or breaks a rule; the message names the path.
+    """
+    program = read_program(path, config)
+    try:
         validate(program)
     except TilewrightError as error:
         raise ProgramError(f"{path}: {error}", hint=error.hint) from error

@@ -1,73 +1,107 @@
-"""``tilewright compile``: a model file to a compiled model, with its placement and sizes."""
+"""``tilewright compile``: a model or a program in assembly text to one file, and its sizes."""
 
 import argparse
 from collections import Counter
 from pathlib import Path
 
 from tilewright.commands.command import Command, Outcome
+from tilewright.compiler.compiled import Placement
+from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_to_record
-from tilewright.options import add_config, add_model, check_outputs, load_or_compile
+from tilewright.isa.program import Program
+from tilewright.options import (
+    add_config,
+    add_model,
+    check_outputs,
+    load_or_compile,
+    load_program_file,
+)
 from tilewright.presentation import placement_records, placement_table
-from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.files import write_atomically
+from tilewright.runtime.program_run import is_program
 from tilewright.terminal import Terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_config(parser)
+    add_model(parser, programs=True)
+    add_config(parser, compiled=True)
     parser.add_argument(
-        "-o", "--output", metavar="FILE.tw", type=Path, help="where to save the compiled model"
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="where to save the compiled model (.tw), or the program (.twp) of assembly text",
     )
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
-    check_outputs(arguments.output, arguments.json)
+    check_outputs(arguments.json, arguments.output)
+    if is_program(arguments.model):
+        program = load_program_file(arguments)
+        if arguments.output:
+            write_atomically(arguments.output, program.to_bytes())
+        return _show(arguments, program.config, (program,), (), terminal)
     compiled = load_or_compile(arguments, terminal)
     if arguments.output:
         compiled.save(arguments.output)
-    terminal.result(f"{arguments.model} for configuration {compiled.config.name}")
-    for line in _size_lines(compiled):
+    return _show(arguments, compiled.config, compiled.programs, compiled.placement, terminal)
+
+
+def _show(
+    arguments: argparse.Namespace,
+    config: AcceleratorConfig,
+    programs: tuple[Program, ...],
+    placement: tuple[Placement, ...],
+    terminal: Terminal,
+) -> Outcome:
+    terminal.result(f"{arguments.model} for configuration {config.name}")
+    for line in _size_lines(programs):
         terminal.result(line)
-    terminal.result()
-    terminal.table(placement_table(compiled.placement))
+    if placement:
+        terminal.result()
+        terminal.table(placement_table(placement))
     return Outcome(
         record={
             "model": str(arguments.model),
-            "config": compiled.config.name,
-            "configuration": config_to_record(compiled.config),
+            "config": config.name,
+            "configuration": config_to_record(config),
             "output": str(arguments.output) if arguments.output else None,
-            "programs": [
-                {
-                    "instructions": len(program.instructions),
-                    "code_bytes": program.code_bytes,
-                    "constant_bytes": sum(len(item.data) for item in program.constants),
-                    "dram_bytes": program.dram_bytes,
-                }
-                for program in compiled.programs
-            ],
-            "placement": placement_records(compiled.placement),
+            "programs": [_record(program) for program in programs],
+            "placement": placement_records(placement),
         }
     )
 
 
-def _size_lines(compiled: CompiledModel) -> list[str]:
+def _record(program: Program) -> dict[str, object]:
+    return {
+        "instructions": len(program.instructions),
+        "code_bytes": program.code_bytes,
+        "constant_bytes": _constant_bytes(program),
+        "dram_bytes": program.dram_bytes,
+    }
+
+
+def _size_lines(programs: tuple[Program, ...]) -> list[str]:
     lines = []
-    for program in compiled.programs:
+    for program in programs:
         kinds = Counter(type(instruction).__name__ for instruction in program.instructions)
         counts = ", ".join(f"{count:,} {kind.lower()}" for kind, count in kinds.most_common())
-        constants = sum(len(item.data) for item in program.constants)
         lines += [
             f"program       {len(program.instructions):,} instructions ({counts})",
             f"code          {program.code_bytes:,} bytes",
-            f"constants     {constants:,} bytes",
+            f"constants     {_constant_bytes(program):,} bytes",
             f"peak DRAM     {program.dram_bytes:,} bytes, code and constants included",
         ]
     return lines or ["no operator runs on the accelerator"]
 
 
+def _constant_bytes(program: Program) -> int:
+    return sum(len(item.data) for item in program.constants)
+
+
 COMMAND = Command(
     name="compile",
-    summary="compile a model and say what runs where",
+    summary="compile a model, or assemble a program, and say what runs where",
     add_arguments=_add_arguments,
     execute=_execute,
 )

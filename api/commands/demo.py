@@ -21,6 +21,9 @@ from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.result import RunResult
 from tilewright.terminal import Terminal
 
+#: How many labelled images there are.
+MAX_IMAGES = 40
+
 #: Characters from empty to full.
 _SHADES = " ░▒▓█"
 
@@ -30,10 +33,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         metavar="N",
-        type=int,
-        choices=range(1, 41),
+        type=_image_count,
         default=4,
-        help="how many images to classify, 1 to 40 (default: %(default)s)",
+        help=f"how many images to classify, 1 to {MAX_IMAGES} (default: %(default)s)",
     )
 
 
@@ -59,6 +61,12 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         terminal.result(f"label {label}, network says {found}: {verdict}")
     _print_run(compiled, results[0], terminal)
     return Outcome(record=_record(compiled, results, classes, labels.tolist()))
+
+
+def _image_count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_IMAGES:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to {MAX_IMAGES}, not {text!r}")
+    return int(text)
 
 
 def _class(result: RunResult) -> int:

@@ -19,7 +19,7 @@ from tilewright.terminal import Terminal
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_inputs(parser)
-    add_config(parser)
+    add_config(parser, compiled=True)
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:

@@ -15,11 +15,13 @@ from tilewright.options import (
     add_config,
     add_inputs,
     add_model,
+    add_outputs,
     check_outputs,
-    chosen_config,
     chosen_inputs,
     load_or_compile,
+    load_program_file,
 )
+from tilewright.output_files import choose_outputs, output_path, save_outputs
 from tilewright.presentation import (
     engine_table,
     layer_table,
@@ -31,7 +33,6 @@ from tilewright.presentation import (
 from tilewright.runtime.devices import Device, parse_device
 from tilewright.runtime.program_run import (
     is_program,
-    load_program,
     random_buffers,
     run_program,
 )
@@ -40,9 +41,10 @@ from tilewright.terminal import Terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, programs=True)
     add_inputs(parser)
-    add_config(parser)
+    add_outputs(parser)
+    add_config(parser, compiled=True)
     parser.add_argument(
         "--device",
         metavar="DEV",
@@ -62,11 +64,13 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         raise InputError(
             f"device {device.value!r} counts no cycles: there is nothing to report or to trace"
         )
-    check_outputs(arguments.report, arguments.trace, arguments.json)
+    files = map(output_path, arguments.outputs)
+    check_outputs(arguments.json, arguments.report, arguments.trace, *files)
     if is_program(arguments.model):
         result = _run_program(arguments, device, terminal)
     else:
         result = _run_model(arguments, device, terminal)
+    save_outputs(result.outputs, choose_outputs(tuple(result.outputs), arguments.outputs))
     if arguments.report:
         result.save_report(arguments.report)
     if arguments.trace:
@@ -77,6 +81,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
 
 def _run_model(arguments: argparse.Namespace, device: Device, terminal: Terminal) -> RunResult:
     compiled = load_or_compile(arguments, terminal)
+    choose_outputs(compiled.graph.outputs, arguments.outputs)
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
     with terminal.stage(f"running on {device.value}") as progress:
         return compiled.run(inputs, device.value, progress=progress)
@@ -86,8 +91,8 @@ def _run_program(arguments: argparse.Namespace, device: Device, terminal: Termin
     """Run a program without a model: assembly text or a program file."""
     if device is not Device.SIM:
         raise InputError(f"a program without a model runs on sim, not on {device.value}")
-    asked = arguments.config or arguments.changes
-    program = load_program(arguments.model, chosen_config(arguments) if asked else None)
+    program = load_program_file(arguments)
+    choose_outputs([buffer.name for buffer in program.outputs], arguments.outputs)
     buffers = [
         Tensor(name=buffer.name, shape=(buffer.size_bytes,), dtype=DataType.UINT8)
         for buffer in program.inputs

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -116,6 +117,48 @@ def test_changes_reach_the_machine(command: Run, model: str) -> None:
     assert slow["outputs"] == fast["outputs"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--set clock_mhz=75 load_bursts=4 --input image={image} MODEL",
+        "--set clock_mhz=75 --set load_bursts=4 MODEL --input {image}",
+        "--input {image} --set clock_mhz=75 load_bursts=4 MODEL",
+        "--input={image} --set=clock_mhz=75 --set=load_bursts=4 -- MODEL",
+    ],
+)
+def test_lists_may_stand_before_the_model(
+    command: Run, model: str, image_file: str, words: str
+) -> None:
+    filled = words.format(image=image_file).replace("MODEL", model).split()
+    done = command("run", "--json", "run.json", *filled)
+    assert (done.status, done.err) == (0, "")
+    record = load_json("run.json")
+    assert record["config"] == "pynq, clock_mhz=75, load_bursts=4"
+    assert record["outputs"]["logits"]["top5"][0]["index"] == 6
+
+
+@pytest.mark.parametrize("name", ["", "logits="])
+def test_outputs_are_saved(command: Run, model: str, image_file: str, name: str) -> None:
+    command("run", "--input", image_file, "--output", f"{name}y.npy", model, "--json", "run.json")
+    values = np.load("y.npy")
+    assert (values.shape, values.dtype) == ((1, 10), np.float32)
+    best = load_json("run.json")["outputs"]["logits"]["top5"][0]
+    assert (int(values.argmax()), float(values.max())) == (best["index"], best["score"])
+
+
+def test_assumptions_are_noted(command: Run, model: str) -> None:
+    network = onnx.load(model)
+    network.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(network, "open.onnx")
+    done = command("compile", "open.onnx")
+    assert done.err == "note: input 'image' has the batch size 'N', taken as 1\n"
+    done = command("run", model, "--config", "tiny", "--set", "batch=2", "--seed", "1")
+    assert done.err.splitlines() == [
+        "note: the network's batch of 1 fills 1 of the 2 rows of each entry, as batch is 2",
+        "no --input: random data with seed 1",
+    ]
+
+
 def test_a_configuration_comes_from_a_file(command: Run, model: str) -> None:
     Path("mine.toml").write_text('preset = "tiny"\nname = "mine"\nclock_mhz = 40\n')
     command("run", model, "--config", "mine.toml", "--json", "run.json")
@@ -166,6 +209,50 @@ def test_isa_prints_the_reference_page(command: Run, preset: str) -> None:
     done = command("isa", "--config", preset)
     assert done.status == 0
     assert done.out.startswith(f"# Instruction set of `{preset}`")
+
+
+def test_isa_prints_the_page_in_docs(command: Run, repository: Path) -> None:
+    page = (repository / "docs" / "isa.md").read_text(encoding="utf-8")
+    assert command("isa").out == page
+
+
+def test_the_json_of_isa_holds_every_operand(command: Run) -> None:
+    command("isa", "--config", "tiny", "--json", "isa.json")
+    record = load_json("isa.json")
+    page = command("isa", "--config", "tiny").out
+    assert [item["name"] for item in record["instructions"]] == [
+        "finish", "load", "gemm", "vector", "store",
+    ]  # fmt: skip
+    operands = [
+        operand
+        for item in (*record["instructions"], *record["uops"])
+        for operand in item["operands"]
+    ]
+    for operand in operands:
+        high = operand["position"] + operand["width"] - 1
+        bits = f"{high}:{operand['position']}"
+        assert f"| {bits} | `{operand['name']}` | {operand['width']} |" in page
+    for memory in record["memories"]:
+        sizes = f"{memory['entries']} | {memory['entry_bytes']} | {memory['banks']}"
+        assert f"| {memory['code']} | {memory['name']} | {sizes} |" in page
+
+
+def test_compile_assembles_a_program(command: Run, compiled_file: str) -> None:
+    Path("m.s").write_text(command("disasm", compiled_file).out)
+    done = command("compile", "m.s", "-o", "m.twp", "--json", "compile.json")
+    assert (done.status, done.err) == (0, "")
+    (program,) = load_json("compile.json")["programs"]
+    assert f"program       {program['instructions']:,} instructions" in done.out
+    assert command("disasm", "m.twp").out == command("disasm", "m.s").out == Path("m.s").read_text()
+
+
+def test_a_program_has_no_products(command: Run, compiled_file: str) -> None:
+    Path("m.s").write_text(command("disasm", compiled_file).out)
+    done = command("run", "m.s", "--json", "run.json")
+    record = load_json("run.json")
+    assert (record["macs"], record["ideal_cycles"], record["utilisation"]) == (None, None, None)
+    assert {(layer["macs"], layer["ideal_cycles"]) for layer in record["layers"]} == {(None, None)}
+    assert "bound " not in done.out.partition("Engines")[0]
 
 
 def test_demo_reads_its_digits(command: Run) -> None:

@@ -39,7 +39,7 @@ TINY = PRESETS["tiny"]
         ),
         (
             {"dram.read_latency_cycles": 1},
-            "read_latency_cycles must be an integer from 2 to 4095, not 1",
+            "dram.read_latency_cycles must be an integer from 2 to 4095, not 1",
         ),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

@@ -1,0 +1,65 @@
+"""How a driver reaches a board: registers, memory that the accelerator sees, and the bitstream."""
+
+from pathlib import Path
+from typing import Protocol
+
+from tilewright.isa.errors import TilewrightError
+from tilewright.runtime.board_machine import Bytes
+
+
+class BoardError(TilewrightError):
+    """A board cannot be used, or has failed."""
+
+
+class Window(Protocol):
+    """Registers of 32 bits from a physical address on."""
+
+    def read(self, offset: int) -> int:
+        """Return the register at a byte offset."""
+        ...
+
+    def write(self, offset: int, value: int) -> None:
+        """Write the register at a byte offset."""
+        ...
+
+
+class Buffer(Protocol):
+    """Memory that lies in one piece, seen by the processor through its caches."""
+
+    @property
+    def physical_address(self) -> int:
+        """Where the accelerator finds it, a multiple of a page."""
+        ...
+
+    @property
+    def data(self) -> Bytes:
+        """What the processor sees."""
+        ...
+
+    def flush(self) -> None:
+        """Let the accelerator see what the processor has written."""
+        ...
+
+    def invalidate(self) -> None:
+        """Let the processor see what the accelerator has written."""
+        ...
+
+    def free(self) -> None:
+        """Give the memory back."""
+        ...
+
+
+class BoardAccess(Protocol):
+    """What the operating system of a board offers."""
+
+    def download(self, bitstream: Path) -> None:
+        """Configure the programmable logic; raises `BoardError` where that fails."""
+        ...
+
+    def window(self, address: int, size_bytes: int) -> Window:
+        """Map registers; raises `BoardError` where that is not allowed."""
+        ...
+
+    def allocate(self, size_bytes: int) -> Buffer:
+        """Take memory; raises `BoardError` where there is none."""
+        ...
