@@ -61,19 +61,12 @@ def compute(
         reduces elsewhere than as a whole.
     """
     _check_shape(name, shape)
-    axes = tuple(
-        Axis(name=axis, extent=extent)
-        for axis, extent in zip(_axis_names(body, name, len(shape)), shape, strict=True)
-    )
+    names = zip(_axis_names(body, name, len(shape)), shape, strict=True)
+    axes = tuple(Axis(name=axis, extent=extent) for axis, extent in names)
     value = body(*(axis.var for axis in axes))
     _check_body(name, axes, value, parameters)
-    return Tensor(
-        name=name,
-        shape=shape,
-        dtype=value.dtype,
-        scope=scope,
-        definition=Definition(axes=axes, body=value),
-    )
+    definition = Definition(axes=axes, body=value)
+    return Tensor(name=name, shape=shape, dtype=value.dtype, scope=scope, definition=definition)
 
 
 def inputs_of(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -238,7 +238,8 @@ def _region(operand: Tensor, indices: tuple[Expr, ...], load: Load, bindings: _B
             f"operand {operand.name!r} is {operand.dtype} in {operand.scope}, "
             f"{tensor.name!r} is {tensor.dtype} in {tensor.scope}"
         )
-    for axes in combinations(range(len(tensor.shape)), len(indices)):
+    # Where an axis of one iteration leaves a choice, the tile is the innermost part of the tensor.
+    for axes in reversed(tuple(combinations(range(len(tensor.shape)), len(indices)))):
         offsets = list(load.indices)
         for axis, index in zip(axes, indices, strict=True):
             offsets[axis] = offsets[axis] - index

@@ -115,8 +115,8 @@ def transposed_conv2d(
     c = reduce_axis(channels, "c")
 
     def product(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        row, ky = (y + top) // stride[0] - ty.var, (y + top) % stride[0] + ty.var * stride[0]
-        column, kx = (x + left) // stride[1] - tx.var, (x + left) % stride[1] + tx.var * stride[1]
+        row, ky = _meeting(y + top, ty.var, stride[0])
+        column, kx = _meeting(x + left, tx.var, stride[1])
         inside = all_of(
             ky < rows, kx < columns, 0 <= row, row < height, 0 <= column, column < width
         )
@@ -124,13 +124,16 @@ def transposed_conv2d(
         tap = cast(weights[o, ky, kx, c.var], dtype)
         return reduce_sum(select(inside, value * tap, 0), ty, tx, c)
 
-    shape = (
-        batch,
+    size = (
         (height - 1) * stride[0] + rows - top - bottom,
         (width - 1) * stride[1] + columns - left - right,
-        outputs,
     )
-    return compute(shape, product, name)
+    return compute((batch, *size, outputs), product, name)
+
+
+def _meeting(position: Expr, number: Expr, stride: int) -> tuple[Expr, Expr]:
+    """Return the element and the tap of the `number`-th pair that meets at `position`."""
+    return position // stride - number, position % stride + number * stride
 
 
 def matmul(
