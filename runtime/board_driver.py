@@ -176,6 +176,7 @@ class BoardMachine:
             self._buffer = self._access.allocate(program.dram_bytes)
         buffer = self._buffer
         assert buffer.physical_address % BASE_ALIGNMENT_BYTES == 0, "memory comes in pages"
+        buffer.data[: program.dram_bytes] = 0
         for segment in program.constants:
             data = np.frombuffer(segment.data, dtype=np.uint8)
             buffer.data[segment.address : segment.address + data.size] = data
