@@ -70,10 +70,11 @@ def engine_table(stats: RunStats) -> Table:
 def placement_table(placement: Sequence[Placement]) -> Table:
     """Show per operator where it runs and why."""
     return Table(
-        columns=("node", "operator", "runs on", "because"),
+        columns=("node", "runs on", "because", "operator"),
+        prose=("because",),
         title="Placement",
         rows=tuple(
-            (item.node, item.operator, item.target.value, item.reason) for item in placement
+            (item.node, item.target.value, item.reason, item.operator) for item in placement
         ),
     )
 

@@ -64,6 +64,40 @@ def test_a_terminal_gets_a_drawn_table(
     assert "a longer name" in out
 
 
+WIDE = Table(
+    columns=("layer", "cycles", "share", "longest wait"),
+    numbers=("cycles", "share"),
+    rows=(("a/very/long/name/of/a/layer", "1,000", "12.0%", "gemm for load 1,000"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"), [(71, 4), (70, 4), (69, 3), (48, 3), (47, 2), (20, 1), (3, 1)]
+)
+def test_trailing_columns_go_before_a_name_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, columns: int
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    Terminal().table(WIDE)
+    head, _, note = capsys.readouterr().out.partition("for want of room without: ")
+    (cells,) = WIDE.rows
+    assert [cell in head for cell in cells] == [index < columns for index in range(4)]
+    assert note.strip() == ", ".join(WIDE.columns[columns:])
+
+
+def test_prose_is_wrapped_before_it_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "50")
+    reason = "the kernel pads by more than a load can make"
+    Terminal().table(Table(columns=("node", "why"), rows=(("stem", reason),), prose=("why",)))
+    out = capsys.readouterr().out
+    assert reason not in out
+    assert all(word in out for word in reason.split())
+
+
 def test_a_name_is_no_markup(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
