@@ -73,7 +73,8 @@ class _Memory:
 def interpret(nest: LoopNest, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Run a loop nest and return the outputs by name.
 
-    An intrinsic does what its pattern says. Threads of a block run in any order between barriers.
+    An intrinsic does what its pattern says. Loops whose iterations should not depend on each other
+    run from the last one to the first, so that a result which needs an order comes out wrong.
 
     Raises
     ------
@@ -159,10 +160,11 @@ def _sequence(sequence: Seq) -> Execute:
 
 
 def _loop(loop: For) -> Execute:
-    name, extent, body = loop.var.name, loop.extent, _statement(loop.body)
+    name, body = loop.var.name, _statement(loop.body)
+    values = range(loop.extent) if loop.kind.is_ordered else range(loop.extent - 1, -1, -1)
 
     def run(environment: Environment) -> None:
-        for value in range(extent):
+        for value in values:
             environment[name] = value
             body(environment)
 

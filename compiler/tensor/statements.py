@@ -30,6 +30,11 @@ class LoopKind(Enum):
     THREAD_Z = "thread.z"
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether an iteration may depend on those before it."""
+        return self in (LoopKind.SERIAL, LoopKind.UNROLL)
+
+    @property
     def is_block(self) -> bool:
         """Whether this is an axis of the grid of blocks."""
         return self in (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)

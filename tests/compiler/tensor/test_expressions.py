@@ -18,7 +18,7 @@ from tilewright.compiler.tensor.interpreter import ExecutionError, interpret
 from tilewright.compiler.tensor.operations import Function
 from tilewright.compiler.tensor.printing import format_tensor
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.compiler.tensor.statements import For, If, LoopNest, Store
+from tilewright.compiler.tensor.statements import For, If, LoopKind, LoopNest, Store
 from tilewright.isa import integers
 from tilewright.isa.errors import InputError
 
@@ -200,3 +200,15 @@ def test_execution_errors_name_tensor_and_element() -> None:
     zero = Const(0, INT32)
     with pytest.raises(InputError, match=r"^3 is divided by zero$"):
         interpret(store(i, (V[i] + 3) // zero), inputs)
+
+
+def test_loops_said_to_be_independent_run_backwards() -> None:
+    y = placeholder((4,), INT32, "y")
+    i, zero = Var("i"), constant(0, INT32)
+    value = select(equal(i, 0), zero, y[maximum(i - 1, 0)] + 1)
+    body = Store(tensor=y, indices=(i,), value=value)
+    running = LoopNest(inputs=(), outputs=(y,), body=For(var=i, extent=4, body=body))
+    np.testing.assert_array_equal(interpret(running, {})["y"], np.arange(4))
+    parallel = For(var=i, extent=4, kind=LoopKind.PARALLEL, body=body)
+    with pytest.raises(ExecutionError, match=r"is read before it is set$"):
+        interpret(LoopNest(inputs=(), outputs=(y,), body=parallel), {})

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from loop_nests import evaluate_tensor
@@ -26,10 +27,9 @@ def test_the_interpreter_agrees_with_whole_arrays(tensor: Tensor, seed: int) -> 
     np.testing.assert_array_equal(evaluate_tensor(tensor, inputs), reference(tensor, inputs))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=slow_inputs)
-@given(data=st.data(), tensor=computations())
-def test_no_schedule_changes_a_result_after_any_pass(data: st.DataObject, tensor: Tensor) -> None:
-    schedule = schedule_randomly(data.draw, tensor)
+def check_every_pass(draw: st.DrawFn, tensor: Tensor) -> None:
+    """No pass of lowering changes what a random schedule of `tensor` computes."""
+    schedule = schedule_randomly(draw, tensor)
     inputs = random_inputs(tensor, seed=len(schedule.trace))
     try:
         passes = lowering_stages(schedule)
@@ -40,6 +40,19 @@ def test_no_schedule_changes_a_result_after_any_pass(data: st.DataObject, tensor
     for name, nest in passes:
         (result,) = interpret(nest, inputs).values()
         np.testing.assert_array_equal(result, expected, f"{name}\n{format_nest(nest)}")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=slow_inputs)
+@given(data=st.data(), tensor=computations())
+def test_no_schedule_changes_a_result_after_any_pass(data: st.DataObject, tensor: Tensor) -> None:
+    check_every_pass(data.draw, tensor)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None, suppress_health_check=slow_inputs)
+@given(data=st.data(), tensor=computations())
+def test_no_schedule_of_many_changes_a_result(data: st.DataObject, tensor: Tensor) -> None:
+    check_every_pass(data.draw, tensor)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=slow_inputs)
