@@ -3,10 +3,11 @@
 import json
 from collections.abc import Sequence
 from html import escape
+from itertools import count
 from pathlib import Path
 from string import Template
 
-from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, Target
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.memories import Engine
 from tilewright.runtime.segments import Segment, merge_segments
@@ -28,7 +29,7 @@ def render_report(compiled: CompiledGraph, timelines: Sequence[Timeline], stats:
         ),
         "tiles": _tiles(stats),
         "engines": "\n".join(_engine_row(engine, stats) for engine in Engine),
-        "layers": "\n".join(_layer_row(layer, stats.cycles) for layer in stats.layers),
+        "layers": _layer_rows(stats),
         "placement": "\n".join(
             _row(_cells(item.node, item.operator, item.target.value, item.reason))
             for item in placement
@@ -40,15 +41,18 @@ def render_report(compiled: CompiledGraph, timelines: Sequence[Timeline], stats:
 
 
 def _tiles(stats: RunStats) -> str:
-    bound = stats.ideal_cycles / stats.cycles if stats.cycles else 0.0
-    tiles = (
+    tiles = [
         (f"{stats.cycles:,}", "cycles"),
         (f"{stats.milliseconds:,.3f} ms", f"at {stats.clock_mhz:g} MHz"),
-        (f"{bound:.1%}", f"of the array-shape bound, {stats.ideal_cycles:,} cycles"),
-        (f"{stats.utilisation:.1%}", f"of the multipliers, {stats.macs:,} MACs"),
         (f"{stats.dram_read_bytes:,}", "bytes read from DRAM"),
         (f"{stats.dram_write_bytes:,}", "bytes written to DRAM"),
-    )
+    ]
+    if stats.macs:
+        reached = stats.ideal_cycles / stats.cycles
+        tiles[2:2] = [
+            (f"{reached:.1%}", f"of the array-shape bound, {stats.ideal_cycles:,} cycles"),
+            (f"{stats.utilisation:.1%}", f"of the multipliers, {stats.macs:,} MACs"),
+        ]
     return "\n".join(f"<div><b>{value}</b>{escape(what)}</div>" for value, what in tiles)
 
 
@@ -63,8 +67,8 @@ def _engine_row(engine: Engine, stats: RunStats) -> str:
         _cells(engine.name.lower())
         + f"<td>{_stack(account)}</td>"
         + _numbers(account.busy, account.memory_wait, sum(account.token_wait))
-        + _cells(", ".join(waits))
-        + _numbers(account.fetch_wait, account.drain)
+        + f'<td class="words">{escape(", ".join(waits))}</td>'
+        + _numbers(account.fetch_wait, account.drain, account.done)
     )
 
 
@@ -85,19 +89,37 @@ def _stack(account: EngineAccount) -> str:
     return f'<div class="stack">{spans}</div>'
 
 
-def _layer_row(layer: LayerStats, run_cycles: int) -> str:
+def _layer_rows(stats: RunStats) -> str:
+    numbers = count()
+    return "\n".join(
+        _host_row(layer)
+        if layer.device is Target.HOST
+        else _layer_row(layer, next(numbers), stats.cycles)
+        for layer in stats.layers
+    )
+
+
+def _host_row(layer: LayerStats) -> str:
+    return _row(_name_cell(layer) + _cells(layer.op) + '<td colspan="10">on the host</td>')
+
+
+def _layer_row(layer: LayerStats, number: int, run_cycles: int) -> str:
+    """Write a row; `number` counts the layers of the accelerator, as the time line does."""
     share = layer.cycles / run_cycles if run_cycles else 0.0
-    bar = f'<span class="bar" style="width:{120 * share:.1f}px"></span> {share:.1%}'
-    if not layer.waits:
-        return _row(_cells(layer.name, layer.op) + '<td colspan="10">on the host</td>')
+    bar = f'<span class="bar" style="width:{100 * share:.1f}px"></span> {share:.1%}'
     return _row(
-        _cells(layer.name, layer.op)
+        _name_cell(layer, f'<i class="swatch" data-layer="{number}"></i>')
+        + _cells(layer.op)
         + _numbers(layer.cycles)
         + f"<td>{bar}</td>"
-        + _numbers(layer.ideal_cycles)
-        + _numbers(layer.macs, layer.dram_bytes, *(account.busy for account in layer.waits))
-        + _cells(longest_wait(layer))
+        + _numbers(layer.ideal_cycles or None, layer.macs or None, layer.dram_bytes)
+        + _numbers(*(account.busy for account in layer.waits))
+        + f'<td class="words">{escape(longest_wait(layer))}</td>'
     )
+
+
+def _name_cell(layer: LayerStats, mark: str = "") -> str:
+    return f'<td class="name">{mark}{escape(layer.name)}</td>'
 
 
 def _configuration_rows(record: dict[str, object]) -> str:
@@ -139,5 +161,6 @@ def _cells(*texts: str) -> str:
     return "".join(f"<td>{escape(text)}</td>" for text in texts)
 
 
-def _numbers(*values: int) -> str:
-    return "".join(f'<td class="number">{value:,}</td>' for value in values)
+def _numbers(*values: int | None) -> str:
+    texts = ("-" if value is None else f"{value:,}" for value in values)
+    return "".join(f'<td class="number">{text}</td>' for text in texts)

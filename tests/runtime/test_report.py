@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilewright.compiler.compiled import Target
+from tilewright.compiler.compiled import AcceleratorStep, Target
 from tilewright.isa.memories import Engine
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.result import RunResult
@@ -79,6 +79,40 @@ def test_its_tables_hold_the_run(result: RunResult, tmp_path: Path) -> None:
     assert f"{result.stats.cycles:,}" in page.texts["b"]
     assert f"{result.stats.milliseconds:,.3f} ms" in page.texts["b"]
     assert "dram.read_latency_cycles" in cells
+
+
+def test_layers_have_the_colour_of_the_time_line_and_a_bound_where_there_is_one(
+    result: RunResult, tmp_path: Path
+) -> None:
+    text, page = page_of(result, tmp_path)
+    swatches = [a["data-layer"] for tag, a in page.elements if a.get("class") == "swatch"]
+    layers = [layer for layer in result.stats.layers if layer.device is Target.ACCELERATOR]
+    assert swatches == [str(number) for number in range(len(layers))]
+    for number, layer in enumerate(layers):
+        row = text.split(f'data-layer="{number}"></i>')[1].split("</tr>")[0]
+        numbers = re.findall(r'<td class="number">([^<]*)</td>', row)
+        products = [f"{n:,}" if n else "-" for n in (layer.ideal_cycles, layer.macs)]
+        assert numbers[:3] == [f"{layer.cycles:,}", *products]
+    assert {layer.ideal_cycles > 0 for layer in layers} == {True, False}
+
+
+def test_a_program_has_no_share_of_the_multipliers(result: RunResult, tmp_path: Path) -> None:
+    steps = tuple(
+        replace(
+            step,
+            layers=tuple(replace(layer, macs=0, ideal_cycles=0) for layer in step.layers),
+        )
+        for step in result.compiled.steps
+        if isinstance(step, AcceleratorStep)
+    )
+    unknown = replace(result, compiled=replace(result.compiled, steps=steps))
+    for run, shown in ((result, True), (unknown, False)):
+        _, page = page_of(run, tmp_path)
+        texts = " ".join(page.texts["div"])
+        assert ("of the multipliers" in texts, "of the array-shape bound" in texts) == (
+            shown,
+            shown,
+        )
 
 
 def test_its_time_line_holds_every_busy_cycle(result: RunResult, tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""From the name of a device to the machine that it means."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from typing_extensions import assert_never
+
+from tilewright.isa.errors import InputError
+from tilewright.runtime.board_machine import Machine, SimulatorMachine
+from tilewright.runtime.devices import AnyDevice, BoardDevice, Device
+from tilewright.runtime.remote_client import TOKEN_VARIABLE, RemoteAddress, RemoteMachine
+
+
+@contextlib.contextmanager
+def open_machine(device: AnyDevice) -> Iterator[Machine]:
+    """Make the machine of a device, for as long as the context lasts.
+
+    Raises
+    ------
+    TilewrightError
+        If it cannot be reached, or runs no programs.
+    """
+    machine = make_machine(device)
+    try:
+        yield machine
+    finally:
+        machine.close()
+
+
+def make_machine(device: AnyDevice) -> Machine:
+    """Make the machine of a device; the caller closes it."""
+    match device:
+        case Device.SIM:
+            return SimulatorMachine()
+        case Device.REFERENCE:
+            raise InputError(f"device {device.value!r} runs no programs")
+        case BoardDevice(folder=folder):
+            from tilewright.runtime.board_driver import BoardMachine
+            from tilewright.runtime.board_pynq import PynqAccess
+
+            return BoardMachine(PynqAccess(), folder)
+        case RemoteAddress():
+            return RemoteMachine(device, token=os.environ.get(TOKEN_VARIABLE))
+        case _:
+            assert_never(device)
