@@ -3,9 +3,9 @@
 A loop whose iterations are independent may be carried out statement by statement: first the first
 statement of every iteration, then the second one of every iteration. What an iteration has
 allocated then exists once for each iteration, along a new leading axis, unless every iteration
-fills it alike. For virtual threads this is
-the order of the program: the loads of all threads come before the matrix work of the first, so they
-can run ahead. For the threads of a GPU's block it is what barriers enforce.
+fills it alike. For virtual threads this is the order of the program: the loads of all threads come
+before the matrix work of the first, so they can run ahead. For the threads of a GPU's block it is
+what barriers enforce.
 """
 
 from collections.abc import Callable
