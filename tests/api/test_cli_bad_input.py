@@ -99,12 +99,12 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         (
             "run MODEL --device rtl",
             "device 'rtl' is not available in this version",
-            "devices: sim, reference",
+            "devices: sim, reference, pynq, tcp://HOST:PORT",
         ),
         (
             "compare MODEL --devices sim,cpu",
             "device 'cpu' is not available in this version",
-            "devices: sim, reference",
+            "devices: sim, reference, pynq, tcp://HOST:PORT",
         ),
         ("compare MODEL --devices ,", "name at least one device to compare", None),
         (
