@@ -1,6 +1,5 @@
 """A board through the `pynq` package of its image."""
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,13 @@ class PynqAccess:
 
     def __init__(self) -> None:
         try:
-            self._pynq: Any = importlib.import_module("pynq")
+            import pynq
         except ImportError as error:
             raise BoardError(
                 f"device pynq needs the package pynq of a board's image: {error}",
                 hint="run this on the board, or use tcp://BOARD with `tilewright serve` there",
             ) from error
+        self._pynq: Any = pynq
 
     def download(self, bitstream: Path) -> None:
         """Configure the programmable logic."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, HostStep
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, HostStep, Target
 from tilewright.isa.encoding import instruction_bytes
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.memories import Engine, Memory, memory_shape
@@ -50,7 +50,7 @@ def _layer(step: AcceleratorStep, counters: Counters, name: str) -> LayerStats:
     return LayerStats(
         name=name,
         op="Program",
-        device="accelerator",
+        device=Target.ACCELERATOR,
         cycles=counters.cycles,
         ideal_cycles=sum(layer.ideal_cycles for layer in step.layers),
         macs=sum(layer.macs for layer in step.layers),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
 from tilewright.runtime.compiled_model import CompiledModel
-from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.devices import AnyDevice, Device, parse_device
 from tilewright.runtime.difference import Difference, difference
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs
@@ -20,7 +20,7 @@ from tilewright.sim.simulator import Progress
 class DeviceRun:
     """A run on one device and its distance from the integer graph, per output."""
 
-    device: Device
+    device: AnyDevice
     result: RunResult
     differences: tuple[tuple[str, Difference], ...]
 
@@ -57,7 +57,7 @@ class Comparison:
 
 def _rows(run: DeviceRun) -> list[tuple[str, ...]]:
     cycles, milliseconds = "-", "-"
-    if run.result.timelines:
+    if run.result.timelines or run.result.counters:
         stats = run.result.stats
         cycles, milliseconds = f"{stats.cycles:,}", f"{stats.milliseconds:.3f}"
     return [

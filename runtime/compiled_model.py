@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from typing_extensions import Self, assert_never
+from typing_extensions import Self
 
 from tilewright.compiler.compiled import (
     AcceleratorStep,
@@ -15,8 +15,9 @@ from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.program import Program
+from tilewright.runtime.board_devices import open_machine
 from tilewright.runtime.devices import Device, parse_device
-from tilewright.runtime.execution import execute_steps
+from tilewright.runtime.execution import Execution, execute_steps
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs, check_inputs
 from tilewright.runtime.model_file import load_compiled, save_compiled
@@ -63,7 +64,7 @@ class CompiledModel:
             Arrays by input name, in the model's own layout and element type; or one array, where
             the model has one input.
         device
-            ``sim`` or ``reference``.
+            ``sim``, ``reference``, ``pynq`` on a board, or ``tcp://host:port``.
         progress
             Called with the instructions executed so far and their total.
 
@@ -71,24 +72,24 @@ class CompiledModel:
         ------
         InputError
             If an input does not fit the model, or if there is no such device.
+        TilewrightError
+            If a board or a server cannot be used.
         """
         target = parse_device(device)
         arrays = check_inputs(self.graph, inputs)
         start = time.perf_counter()
         match target:
-            case Device.SIM:
-                execution = execute_steps(self.compiled, arrays, progress)
-                outputs = {name: execution.values[name] for name in self.graph.outputs}
-                timelines = execution.timelines
             case Device.REFERENCE:
-                outputs, timelines = evaluate(self.graph, arrays), ()
+                execution = Execution(values=evaluate(self.graph, arrays))
             case _:
-                assert_never(target)
+                with open_machine(target) as machine:
+                    execution = execute_steps(self.compiled, arrays, machine, progress)
         return RunResult(
             compiled=self.compiled,
             device=target,
-            outputs=outputs,
-            timelines=timelines,
+            outputs={name: execution.values[name] for name in self.graph.outputs},
+            timelines=execution.timelines,
+            counters=execution.counters,
             wall_seconds=time.perf_counter() - start,
         )
 

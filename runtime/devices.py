@@ -1,8 +1,13 @@
 """The devices that a compiled model runs on."""
 
+import os
+from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import TypeAlias
 
 from tilewright.isa.errors import InputError
+from tilewright.runtime.remote_client import REMOTE_PREFIX, RemoteAddress, parse_address
 
 
 class Device(Enum):
@@ -14,12 +19,31 @@ class Device(Enum):
     REFERENCE = "reference"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardDevice:
+    """The accelerator of the board that this runs on."""
+
+    #: A build: the bitstream and its description.
+    folder: Path
+
+    @property
+    def value(self) -> str:
+        """Name of the device."""
+        return _BOARD
+
+
+#: A device: one of those that every computer has, the board at hand, or one behind a server.
+AnyDevice: TypeAlias = Device | BoardDevice | RemoteAddress
+
+#: Name of the board at hand, and the variable that names the folder of its build.
+_BOARD = "pynq"
+_BUILD_VARIABLE = "TILEWRIGHT_BITSTREAM"
 #: Names that scripts may use already, of devices that this version does not have.
-_PLANNED = ("rtl", "cpu", "opencl", "cuda", "pynq")
+_PLANNED = ("rtl", "cpu", "opencl", "cuda")
 
 
-def parse_device(name: str) -> Device:
-    """Return the device of that name.
+def parse_device(name: str) -> AnyDevice:
+    """Return the device of that name; ``pynq`` has its bitstream in ``$TILEWRIGHT_BITSTREAM``.
 
     Raises
     ------
@@ -27,11 +51,15 @@ def parse_device(name: str) -> Device:
         If there is none, or none yet.
     """
     known = {device.value: device for device in Device}
-    hint = f"devices: {', '.join(known)}"
+    hint = f"devices: {', '.join(known)}, {_BOARD}, {REMOTE_PREFIX}HOST:PORT"
     if not isinstance(name, str):
         raise InputError(f"a device must be named by a text, not {name!r:.60}", hint=hint)
     if name in known:
         return known[name]
-    if name in _PLANNED or name.startswith("tcp://"):
+    if name.startswith(REMOTE_PREFIX):
+        return parse_address(name)
+    if name == _BOARD:
+        return BoardDevice(folder=Path(os.environ.get(_BUILD_VARIABLE, ".")))
+    if name in _PLANNED:
         raise InputError(f"device {name!r} is not available in this version", hint=hint)
     raise InputError(f"there is no device {name!r}", hint=hint)

@@ -9,6 +9,7 @@ from tilewright.compiler.compiled import AcceleratorStep
 from tilewright.compiler.evaluate import evaluate_all
 from tilewright.compiler.graph import Array
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.runtime.board_machine import SimulatorMachine
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.execution import execute_steps
 from tilewright.runtime.files import PathLike
@@ -89,7 +90,7 @@ def layer_differences(
 ) -> tuple[LayerDifference, ...]:
     """Do what `diff` does for checked inputs and for the tensors that `compiled` keeps."""
     graph = compiled.graph
-    found = execute_steps(compiled.compiled, arrays, progress).values
+    found = execute_steps(compiled.compiled, arrays, SimulatorMachine(), progress).values
     expected = evaluate_all(graph, arrays)
     kept = {
         binding.tensor

@@ -1,4 +1,4 @@
-"""Execution of the steps of a compiled graph: host nodes in numpy, programs on the simulator."""
+"""Execution of the steps of a compiled graph: host nodes in numpy, programs on a machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,60 +8,73 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
 from tilewright.compiler.evaluate import evaluate_node
-from tilewright.compiler.graph import Array, Tensor
-from tilewright.sim.simulator import Progress, simulate
+from tilewright.compiler.graph import Array
+from tilewright.isa.program import check_config
+from tilewright.runtime.board_machine import Counters, Machine, MachineRun, Patch, Region
+from tilewright.sim.simulator import Progress
 from tilewright.sim.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Execution:
-    """Every tensor that a run left, and the timing of each program."""
+    """Every tensor that a run left, and the timing of each program as its machine tells it."""
 
     values: Mapping[str, Array]
-    timelines: tuple[Timeline, ...]
+    timelines: tuple[Timeline, ...] = ()
+    counters: tuple[Counters, ...] = ()
 
 
 def execute_steps(
-    compiled: CompiledGraph, inputs: Mapping[str, Array], progress: Progress | None = None
+    compiled: CompiledGraph,
+    inputs: Mapping[str, Array],
+    machine: Machine,
+    progress: Progress | None = None,
 ) -> Execution:
     """Run every step of `compiled` for inputs that fit its graph."""
     graph = compiled.graph
     values: dict[str, Array] = {**graph.constants, **inputs}
-    timelines = []
+    runs: list[MachineRun] = []
     for step in compiled.steps:
         match step:
             case HostStep(nodes=nodes):
                 for node in nodes:
                     values[node.outputs[0]] = evaluate_node(graph, node, values)
             case AcceleratorStep():
-                timelines.append(_run_program(compiled, step, values, progress))
+                check_config(step.program, compiled.config)
+                runs.append(_run_program(compiled, step, values, machine, progress))
             case _:
                 assert_never(step)
-    return Execution(values=values, timelines=tuple(timelines))
+    return Execution(
+        values=values,
+        timelines=tuple(run.timeline for run in runs if run.timeline is not None),
+        counters=tuple(run.counters for run in runs if run.counters is not None),
+    )
 
 
 def _run_program(
     compiled: CompiledGraph,
     step: AcceleratorStep,
     values: dict[str, Array],
+    machine: Machine,
     progress: Progress | None,
-) -> Timeline:
-    dram = step.program.initial_dram()
-    for binding in step.inputs:
-        begin = binding.layout.address
-        dram[begin : begin + binding.layout.size_bytes] = _pack(binding, values[binding.tensor])
-    result = simulate(step.program, dram, config=compiled.config, progress=progress)
-    for binding in step.outputs:
+) -> MachineRun:
+    patches = [
+        Patch(
+            address=binding.layout.address,
+            data=np.ascontiguousarray(_pack(binding, values[binding.tensor])),
+        )
+        for binding in step.inputs
+    ]
+    regions = [
+        Region(address=binding.layout.address, size_bytes=binding.layout.size_bytes)
+        for binding in step.outputs
+    ]
+    run = machine.run(step.program, patches, regions, progress)
+    for binding, data in zip(step.outputs, run.regions, strict=True):
         tensor = compiled.graph.tensors[binding.tensor]
-        values[binding.tensor] = _unpack(binding, result.dram, tensor)
-    return result.timeline
+        values[binding.tensor] = binding.layout.unpack(data).reshape(tensor.shape)
+    return run
 
 
 def _pack(binding: Binding, values: Array) -> Array:
     return binding.layout.pack(values if binding.fold is None else binding.fold.apply(values))
-
-
-def _unpack(binding: Binding, dram: Array, tensor: Tensor) -> Array:
-    begin = binding.layout.address
-    data = np.ascontiguousarray(dram[begin : begin + binding.layout.size_bytes])
-    return binding.layout.unpack(data).reshape(tensor.shape)

@@ -33,6 +33,10 @@ from tilewright.runtime.remote_protocol import (
 )
 from tilewright.sim.simulator import Progress
 
+#: How the name of a server begins.
+REMOTE_PREFIX = "tcp://"
+#: The variable that holds the token of servers that ask for one.
+TOKEN_VARIABLE = "TILEWRIGHT_TOKEN"
 #: Where no port is given.
 DEFAULT_PORT = 7320
 #: Seconds to wait for a connection, and for the answer to a job.
@@ -57,9 +61,14 @@ class RemoteAddress:
     host: str
     port: int
 
-    def __str__(self) -> str:
+    @property
+    def value(self) -> str:
+        """Name of the device."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"tcp://{host}:{self.port}"
+        return f"{REMOTE_PREFIX}{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 def parse_address(text: str) -> RemoteAddress:
@@ -152,7 +161,10 @@ class RemoteMachine:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         greeting = self._receive(Kind.GREETING)
         if greeting.field("needs_token", bool) and token is None:
-            raise InputError(f"the server at {self._address} asks for a token")
+            raise InputError(
+                f"the server at {self._address} asks for a token",
+                hint=f"put it into the variable {TOKEN_VARIABLE}",
+            )
         proof = prove(token or "", greeting.field("nonce", str))
         self._ask(Frame(kind=Kind.LOGIN, fields={"proof": proof}), Kind.DONE)
         self._connection.settimeout(_ANSWER_SECONDS)

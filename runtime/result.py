@@ -7,7 +7,9 @@ from functools import cached_property
 from tilewright.compiler.compiled import CompiledGraph
 from tilewright.compiler.graph import Array
 from tilewright.isa.errors import InputError
-from tilewright.runtime.devices import Device
+from tilewright.runtime.board_machine import Counters
+from tilewright.runtime.board_stats import counter_stats
+from tilewright.runtime.devices import AnyDevice, Device
 from tilewright.runtime.files import PathLike, write_atomically
 from tilewright.runtime.report import render_report
 from tilewright.runtime.stats import RunStats, run_stats
@@ -25,16 +27,19 @@ class RunResult:
     outputs
         Arrays under the model's own output names, in its layout and element type.
     timelines
-        Timing of each program that ran; empty on a device that counts no cycles.
+        Timing of each program that ran; empty on a device that does not tell it.
+    counters
+        What the accelerator of a board has counted, per program; empty on other devices.
     wall_seconds
         Time that the run took on this computer.
     """
 
     compiled: CompiledGraph
-    device: Device
+    device: AnyDevice
     outputs: Mapping[str, Array]
     timelines: tuple[Timeline, ...]
     wall_seconds: float
+    counters: tuple[Counters, ...] = ()
 
     @cached_property
     def stats(self) -> RunStats:
@@ -46,22 +51,24 @@ class RunResult:
             If the device counts no cycles.
         """
         self._require_cycles()
+        if self.counters:
+            return counter_stats(self.compiled, self.counters)
         return run_stats(self.compiled, self.timelines)
 
     def save_report(self, path: PathLike) -> None:
         """Write one HTML page with tables, time line and placement; it needs no other file."""
-        self._require_cycles()
+        self._require_timelines()
         write_atomically(path, render_report(self.compiled, self.timelines, self.stats).encode())
 
     def save_trace(self, path: PathLike) -> None:
         """Write a trace that opens in Perfetto."""
-        self._require_cycles()
+        self._require_timelines()
         trace = render_trace(self.compiled, self.timelines)
         write_atomically(path, trace.encode())
 
     def __repr__(self) -> str:
         graph, config = self.compiled.graph, self.compiled.config
-        cycles = f"{self.stats.cycles:,} cycles, " if self.timelines else ""
+        cycles = f"{self.stats.cycles:,} cycles, " if self.timelines or self.counters else ""
         outputs = ", ".join(
             f"{name} {values.dtype}{list(values.shape)}" for name, values in self.outputs.items()
         )
@@ -73,5 +80,13 @@ class RunResult:
         if self.device is Device.REFERENCE:
             raise InputError(
                 f"device {self.device.value!r} counts no cycles",
+                hint=f"run the model on device {Device.SIM.value!r}",
+            )
+
+    def _require_timelines(self) -> None:
+        self._require_cycles()
+        if self.counters:
+            raise InputError(
+                f"device {self.device.value!r} does not tell when each instruction ran",
                 hint=f"run the model on device {Device.SIM.value!r}",
             )

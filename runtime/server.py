@@ -33,6 +33,8 @@ from tilewright.runtime.server_queue import BusyError, Deadline, JobQueue
 
 #: Places that a run may patch or read.
 _PLACES = 1024
+#: Seconds between two looks at whether the server is to be closed.
+_LOOK_SECONDS = 0.2
 #: Bytes of a login frame's body.
 _NO_BODY = 0
 
@@ -101,6 +103,7 @@ class Server:
         self._closing = threading.Event()
         try:
             self._listener = socket.create_server((host, port))
+            self._listener.settimeout(_LOOK_SECONDS)
         except OSError as error:
             raise InputError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         host, port = self._listener.getsockname()[:2]
@@ -138,7 +141,6 @@ class Server:
         self.close()
 
     def _accept(self) -> None:
-        self._listener.settimeout(0.2)
         while not self._closing.is_set():
             try:
                 connection, _ = self._listener.accept()

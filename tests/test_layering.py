@@ -41,6 +41,7 @@ LAYERS = {
 EXCEPTIONS = {
     "sim/rtl*": layer("hw"),
     "compiler/readers/*": layer("", "flatbuffers google onnx tflite"),
+    "runtime/board_pynq.py": layer("", "pynq"),
 }
 
 

@@ -30,7 +30,7 @@ from tilewright.presentation import (
     stats_lines,
     stats_record,
 )
-from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.devices import AnyDevice, Device, parse_device
 from tilewright.runtime.program_run import (
     is_program,
     random_buffers,
@@ -49,7 +49,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help=f"{' or '.join(device.value for device in Device)} (default: %(default)s)",
+        help="sim, reference, pynq on a board, or tcp://HOST:PORT (default: %(default)s)",
     )
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")
     parser.add_argument(
@@ -79,7 +79,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     return Outcome(record=_record(result, arguments, time.perf_counter() - start))
 
 
-def _run_model(arguments: argparse.Namespace, device: Device, terminal: Terminal) -> RunResult:
+def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Terminal) -> RunResult:
     compiled = load_or_compile(arguments, terminal)
     choose_outputs(compiled.graph.outputs, arguments.outputs)
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
@@ -87,7 +87,7 @@ def _run_model(arguments: argparse.Namespace, device: Device, terminal: Terminal
         return compiled.run(inputs, device.value, progress=progress)
 
 
-def _run_program(arguments: argparse.Namespace, device: Device, terminal: Terminal) -> RunResult:
+def _run_program(arguments: argparse.Namespace, device: AnyDevice, terminal: Terminal) -> RunResult:
     """Run a program without a model: assembly text or a program file."""
     if device is not Device.SIM:
         raise InputError(f"a program without a model runs on sim, not on {device.value}")
@@ -109,7 +109,7 @@ def _run_program(arguments: argparse.Namespace, device: Device, terminal: Termin
 def _print(result: RunResult, model: Path, terminal: Terminal) -> None:
     config = result.compiled.config.name
     terminal.result(f"{model} on {result.device.value}, configuration {config}")
-    if result.timelines:
+    if result.device is not Device.REFERENCE:
         for line in stats_lines(result.stats):
             terminal.result(line)
         terminal.result()
@@ -132,7 +132,7 @@ def _record(
         "model": str(arguments.model),
         "seed": None if arguments.inputs else arguments.seed,
     }
-    if result.device is Device.SIM:
+    if result.device is not Device.REFERENCE:
         record |= stats_record(result.stats)
     record["outputs"] = output_records(result.outputs)
     record["wall_seconds"] = wall_seconds
