@@ -80,7 +80,7 @@ class GraphBuilder:
 
         `output` proposes the output's name, otherwise it is the node's; with ``exact=True`` it is
         kept as it is. `scale` and `zero_point` say what its integers mean; `Quantize` states its
-        own. `source` is the tensor of the model file, `node_source` how messages name its node there.
+        own. `source` is the tensor of the model file, `node_source` how messages name its node.
 
         Raises
         ------

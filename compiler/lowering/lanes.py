@@ -23,7 +23,12 @@ from tilewright.compiler.lowering.scales import ScaleTable
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
-from tilewright.compiler.lowering.tiling import parts, streamed_entries, streamed_rows
+from tilewright.compiler.lowering.tiling import (
+    misfit,
+    parts,
+    streamed_entries,
+    streamed_rows,
+)
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import Vector, VectorLoop, VectorOperation, VectorUop
@@ -308,6 +313,12 @@ class LaneSchedule:
             window.span(0, 0, rows, 1 << 30).reach * window.span(1, 0, columns, 1 << 30).reach
         ) * self._per_pixel
 
+    def _longest_extent(self, tiling: LaneTiling) -> int:
+        """Return the most entries, rows or planes that a load or a store of a tile has."""
+        rows = self.kernel.window.span(0, 0, tiling.rows, 1 << 30).reach
+        columns = self.kernel.window.span(1, 0, tiling.columns, 1 << 30).reach
+        return max(rows, max(columns, tiling.columns) * self._per_pixel, tiling.blocks)
+
     def _estimate(self, tiling: LaneTiling) -> float | None:
         """Estimate the cycles of a tiling, or None where a tile does not fit."""
         kernel, config, window = self.kernel, self.config, self.kernel.window
@@ -320,6 +331,7 @@ class LaneSchedule:
             or uops > config.vector_uop_entries
             or coef > config.coef_entries
             or prm > config.prm_entries
+            or self._longest_extent(tiling) > MAX_EXTENT
         ):
             return None
         count = (
@@ -348,13 +360,11 @@ class LaneSchedule:
         needs = (
             ("vec", self._reach(1, 1) * len(self.kernel.sources), config.vec_entries),
             ("vuop", 1 if self._loops_reduce else self._taps, config.vector_uop_entries),
-            ("coef", self._taps * self._per_pixel, config.coef_entries),
+            ("coef", self._taps * self._per_pixel * self._coef_per_channel, config.coef_entries),
+            ("prm", self._per_pixel * self._scales.per_channel, config.prm_entries),
             ("out", self._per_pixel, config.out_entries),
         )
-        lacking = [
-            f"{name} ({need} of {have} entries)" for name, need, have in needs if need > have
-        ]
-        return f"the smallest tile does not fit scratchpad {', '.join(lacking)}"
+        return misfit(needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

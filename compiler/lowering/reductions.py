@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from tilewright.compiler.lowering.emitter import Emitter
+from tilewright.compiler.lowering.emitter import MAX_EXTENT, Emitter
 from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
 from tilewright.compiler.lowering.kernels import LaneKernel, Window
 from tilewright.compiler.lowering.loops import vector_loop
@@ -22,12 +22,16 @@ from tilewright.isa.memories import Memory
 def needs_reduction(
     kernel: LaneKernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig
 ) -> bool:
-    """Whether a kernel is a pooling to one position whose window does not fit half of `vec`."""
+    """Whether a kernel is a pooling to one position whose window does not fit half of `vec`, or is
+    more than one load takes.
+    """
     single = kernel.rows == kernel.columns == 1 and len(kernel.sources) == 1
     if not single or kernel.operation is VectorOperation.MAC or kernel.border:
         return False
-    entries = _window_entries(kernel.window, kernel.window.kernel[0], config)
-    return 2 * entries > config.vec_entries
+    rows = kernel.window.kernel[0]
+    longest = max(rows, _window_entries(kernel.window, 1, config))
+    entries = _window_entries(kernel.window, rows, config)
+    return 2 * entries > config.vec_entries or longest > MAX_EXTENT
 
 
 class ReductionSchedule:
@@ -45,7 +49,11 @@ class ReductionSchedule:
         self.output = tensors[kernel.output]
         self._lanes = config.layout_block // config.block_out
         row = _window_entries(kernel.window, 1, config)
-        self._rows = config.vec_entries // 2 // row
+        if row > MAX_EXTENT:
+            raise CompileError(
+                f"one row of the window has {row} entries, a load takes at most {MAX_EXTENT}"
+            )
+        self._rows = min(config.vec_entries // 2 // row, MAX_EXTENT)
         if not self._rows:
             raise CompileError(
                 f"one row of the window does not fit half of scratchpad vec"

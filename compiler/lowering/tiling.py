@@ -1,6 +1,6 @@
 """Search for the tile sizes and the loop order of a convolution on the array."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tilewright.compiler.lowering.costs import (
@@ -180,8 +180,20 @@ def _count(shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig) 
         and counts.results <= min(config.acc_bank_entries, config.out_entries)
         and _parameters(shape, out_entries, config) <= config.prm_entries
         and (not shape.residual or counts.results <= config.vec_entries)
+        and _longest_extent(counts, tiling, config) <= MAX_EXTENT
     )
     return counts if fits else None
+
+
+def _longest_extent(counts: _Counts, tiling: MatrixTiling, config: AcceleratorConfig) -> int:
+    """Return the most entries in a row, rows or planes that a load or a store of a tile has."""
+    return max(
+        counts.source_rows,
+        counts.source_columns * (config.layout_block // config.block_in),
+        counts.source_blocks,
+        tiling.columns * (config.layout_block // config.block_out),
+        tiling.out_blocks,
+    )
 
 
 def _parameters(shape: MatrixShape, out_entries: int, config: AcceleratorConfig) -> int:
@@ -280,5 +292,12 @@ def _misfit(shape: MatrixShape, config: AcceleratorConfig) -> str:
         ("vec", per_out, config.vec_entries),
         ("prm", _parameters(shape, per_out, config), config.prm_entries),
     )
+    return misfit(needs)
+
+
+def misfit(needs: Iterable[tuple[str, int, int]]) -> str:
+    """Say which scratchpads are too small, each given with the entries needed and those it has."""
     lacking = [f"{name} ({need} of {have} entries)" for name, need, have in needs if need > have]
+    if not lacking:
+        return f"the smallest tile has more than {MAX_EXTENT} entries in a row, rows or planes"
     return f"the smallest tile does not fit scratchpad {', '.join(lacking)}"

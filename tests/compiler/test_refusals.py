@@ -36,6 +36,20 @@ def test_a_configuration_that_is_too_small(config: AcceleratorConfig, message: s
     assert str(caught.value).startswith(message)
 
 
+def test_a_window_whose_rows_no_load_takes() -> None:
+    builder = GraphBuilder(seed=1)
+    graph = builder.build(builder.average_pool(builder.input(1, 1, 4500, 4), (1, 4500), (1, 1)))
+    with pytest.raises(CompileError, match="4500 entries, a load takes at most 4095"):
+        compile_graph(graph, TINY.replace(vec_entries=16384))
+
+
+def test_only_scratchpads_that_are_used_are_named() -> None:
+    builder = GraphBuilder(seed=1)
+    graph = builder.build(builder.max_pool(builder.input(1, 10, 10, 4), (9, 9), (1, 1)))
+    with pytest.raises(CompileError, match=r"scratchpad vuop \(81 of 64 entries\)$"):
+        compile_graph(graph, TINY)
+
+
 def test_padding_that_no_load_can_make_stays_on_the_host() -> None:
     builder = GraphBuilder(seed=1)
     graph = builder.build(builder.pad(builder.input(1, 2, 2, 4), (0, 0, 300, 0), (0, 0, 0, 0), 1))
