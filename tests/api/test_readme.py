@@ -1,5 +1,6 @@
 """What the README shows is what happens."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -50,3 +51,29 @@ def test_its_devices_and_presets_are_those_that_exist(repository: Path) -> None:
     text = (repository / "README.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"^\| Machines \| presets (.*?);", text, re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == list(tw.presets)
+
+
+COMMANDS = {
+    "compile": ["{model}"],
+    "compare": ["{model}"],
+    "diff": ["{model}"],
+    "disasm": ["{compiled}"],
+    "isa": [],
+    "build": ["--board", "pynq-z2", "--dry-run", "-o", "project"],
+    "demo": ["--images", "1"],
+}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_keys_of_each_json_are_documented(
+    command: Run, repository: Path, model: str, compiled_file: str, name: str
+) -> None:
+    words = [word.format(model=model, compiled=compiled_file) for word in COMMANDS[name]]
+    record = json.loads(command(name, *words, "--json", "-").out)
+    page = (repository / "docs" / "command_line.md").read_text(encoding="utf-8")
+    section = page.split("### The other commands")[1]
+    (row,) = re.findall(rf"^\| `{name}` \|(.*)\|$", section, re.MULTILINE)
+    documented = set(re.findall(r"`(\w+)`", row))
+    if "as in `run`" in row:
+        documented |= set(re.findall(r"`(\w+)`", page.partition("### run")[2]))
+    assert record.keys() <= documented
