@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tilewright import __version__
-from tilewright.commands import build, compare, compile, demo, diff, disasm, isa, run
+from tilewright.commands import build, compare, compile, demo, diff, disasm, isa, run, serve
 from tilewright.commands.command import Command
 from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.list_options import split_lists
@@ -32,6 +32,7 @@ _COMMANDS: tuple[Command, ...] = (
     disasm.COMMAND,
     isa.COMMAND,
     build.COMMAND,
+    serve.COMMAND,
     demo.COMMAND,
 )
 
