@@ -7,7 +7,7 @@ clock that ticks, and the result does not depend on that order.
 """
 
 from collections import deque
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -27,9 +27,24 @@ _ENGINES = tuple(
 )
 
 
-#: Values noted of each instruction: the cycle after the last step of the one before, the cycle from
-#: which all tokens could be taken, the giver of the last token, the start; and the execution.
-_NOTED = 4 + len(Execution._fields)
+class _Note(NamedTuple):
+    """What is noted of each instruction."""
+
+    #: Cycle after the last step of the instruction before.
+    idle_from: int
+    #: Cycle from which all tokens could be taken, and the giver of the last one.
+    supplied: int
+    token_giver: int
+    start: int
+    #: As in `Execution`.
+    last_step: int
+    finish: int
+    busy: int
+    memory_wait: int
+    dram_bytes: int
+
+
+_NOTED = len(_Note._fields)
 
 
 def simulate_timing(program: Program) -> Timeline:
@@ -73,7 +88,7 @@ class _Clockwork:
             self._dispatch(position, engine)
             self._advance(engine)
         if any(self._queues):
-            self._report_deadlock()
+            self._raise_deadlock()
         return self._timeline()
 
     def _dispatch(self, position: int, engine: Engine) -> None:
@@ -84,7 +99,7 @@ class _Clockwork:
         if blocker >= 0:
             starts = self._starts[engine]
             if blocker >= len(starts):
-                self._report_deadlock()
+                self._raise_deadlock()
             cycle = max(cycle, starts[blocker] + 1)
         self._queued[engine] += 1
         self._queues[engine].append(position)
@@ -123,43 +138,44 @@ class _Clockwork:
         start = max(self._dispatched[position] + QUEUE_CYCLES, supplied, clock.free_from)
         execution = clock.execute(instruction, start)
         self._starts[engine].append(start)
-        self._note(position, idle_from, supplied, token_giver, start, *execution)
+        self._note(position, _Note(idle_from, supplied, token_giver, start, *execution))
         return execution.finish
 
-    def _note(self, position: int, *values: int) -> None:
-        self._notes[position * _NOTED : (position + 1) * _NOTED] = values
+    def _note(self, position: int, note: _Note) -> None:
+        self._notes[position * _NOTED : (position + 1) * _NOTED] = note
 
     def _timeline(self) -> Timeline:
         last = len(self._instructions) - 1
         arrival = self._fetch.arrival(last, self._dispatched)
-        finishes = self._notes[4 + Execution._fields.index("finish") :: _NOTED]
+        finishes = self._notes[_Note._fields.index("finish") :: _NOTED]
         cycles = max(arrival, *finishes) + FINISH_CYCLES
-        self._note(last, cycles, 0, NO_ENGINE, cycles, *Execution(cycles, cycles, 0, 0, 0))
-        table = np.array(self._notes).reshape(-1, _NOTED).T
-        idle_from, supplied, token_giver, start, last_step, finish, busy, memory, moved = table
+        end = Execution(last_step=cycles, finish=cycles, busy=0, memory_wait=0, dram_bytes=0)
+        self._note(last, _Note(cycles, 0, NO_ENGINE, cycles, *end))
+        table = np.array(self._notes).reshape(-1, _NOTED)
+        column = dict(zip(_Note._fields, table.T, strict=True))
         dispatch = np.array([*self._dispatched, cycles])
-        fetched = np.maximum(idle_from, dispatch + QUEUE_CYCLES)
+        fetched = np.maximum(column["idle_from"], dispatch + QUEUE_CYCLES)
         fetched[-1] = cycles
-        ready = np.maximum(fetched, supplied)
+        ready = np.maximum(fetched, column["supplied"])
         engines = [NO_ENGINE if item.engine is None else item.engine for item in self._instructions]
         return Timeline(
             cycles=cycles,
             engine=np.array(engines, dtype=np.int8),
             dispatch=dispatch,
-            start=start,
-            last_step=last_step,
-            finish=finish,
-            fetch_wait=fetched - idle_from,
+            start=column["start"],
+            last_step=column["last_step"],
+            finish=column["finish"],
+            fetch_wait=fetched - column["idle_from"],
             token_wait=ready - fetched,
-            token_giver=np.where(ready > fetched, token_giver, NO_ENGINE).astype(np.int8),
-            drain=np.maximum(start - ready, 0),
-            busy=busy,
-            memory_wait=memory,
-            dram_bytes=moved,
+            token_giver=np.where(ready > fetched, column["token_giver"], NO_ENGINE).astype(np.int8),
+            drain=np.maximum(column["start"] - ready, 0),
+            busy=column["busy"],
+            memory_wait=column["memory_wait"],
+            dram_bytes=column["dram_bytes"],
             fetch_bytes=len(engines) * instruction_bytes(self._config),
         )
 
-    def _report_deadlock(self) -> NoReturn:
-        """Raise the error that describes a standstill."""
+    def _raise_deadlock(self) -> NoReturn:
+        """Raise the error that describes a standstill: `happens_before` refuses such a program."""
         happens_before(self._instructions, self._config)
         raise AssertionError("tokens and queues decide alone whether a program deadlocks")

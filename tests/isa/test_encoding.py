@@ -1,10 +1,10 @@
 """Encoder and decoder are inverses, agree with a bit-by-bit model, and refuse what does not fit."""
 
-import time
 from typing import Any
 
 import numpy as np
 import pytest
+from effort import growth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isa_strategies import configs, instructions, uops
@@ -227,7 +227,7 @@ def test_programs_and_micro_ops_of_a_wrong_length() -> None:
         decode_uops(GemmUop, np.full(16, [0] * 15 + [1], dtype=np.uint8), TINY)
 
 
-def test_five_thousand_instructions_encode_in_less_than_three_tenths_of_a_second() -> None:
+def test_the_effort_of_encoding_grows_with_the_length_of_the_program() -> None:
     program = [
         instruction
         for i in range(1250)
@@ -238,6 +238,7 @@ def test_five_thousand_instructions_encode_in_less_than_three_tenths_of_a_second
             Store(src=3, address=64 * i, entries=4),
         )
     ]
-    begin = time.perf_counter()
-    encode_program(program, PYNQ)
-    assert time.perf_counter() - begin < 0.3
+    third = program[: len(program) // 3]
+    # Three times as long; what is quadratic would take nine times as long.
+    ratio = growth(lambda: encode_program(third, PYNQ), lambda: encode_program(program, PYNQ))
+    assert ratio < 5
