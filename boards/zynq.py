@@ -131,7 +131,7 @@ class BoardTop(Unit):
         clocks = Signal(4)
         cell = {
             f"o_{block.clock}": clocks,
-            **self._clock_and_reset(m, clocks[0]),
+            **self.make_clock(m, clocks[0]),
             **self._read_channels(m, first, accelerator, "load", registers, 0),
             **self._write_channels(m, first, accelerator, registers, 1),
             **self._read_channels(m, second, accelerator, "fetch", registers, 2),
@@ -142,10 +142,14 @@ class BoardTop(Unit):
         for port in (first, second):
             cell |= {f"i_{port}{clock}": ClockSignal() for clock in block.memory_clocks}
             cell |= {f"i_{port}{name}": Const(0, bits) for name, bits in block.idle_inputs.items()}
-        m.submodules[PROCESSOR_NAME] = Instance(block.cell, **cell)
+        self.place_processor(m, cell)
         return m
 
-    def _clock_and_reset(self, m: Module, source: Any) -> dict[str, Any]:
+    def place_processor(self, m: Module, connections: dict[str, Any]) -> None:
+        """Make the processor; a simulation puts something else in its place."""
+        m.submodules[PROCESSOR_NAME] = Instance(self._block.cell, **connections)
+
+    def make_clock(self, m: Module, source: Any) -> dict[str, Any]:
         """Make the clock domain: in reset after configuration and while the processor asks."""
         block = self._block
         m.domains.sync = ClockDomain("sync")
