@@ -52,6 +52,11 @@ class Buffer(Protocol):
 class BoardAccess(Protocol):
     """What the operating system of a board offers."""
 
+    @property
+    def name(self) -> str:
+        """What it goes through."""
+        ...
+
     def download(self, bitstream: Path) -> None:
         """Configure the programmable logic; raises `BoardError` where that fails."""
         ...

@@ -1,13 +1,19 @@
 """From the name of a device to the machine that it means."""
 
 import contextlib
+import importlib.util
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from typing_extensions import assert_never
 
 from tilewright.isa.errors import InputError
+from tilewright.runtime.board_access import BoardAccess
+from tilewright.runtime.board_devmem import DevMemAccess
+from tilewright.runtime.board_driver import BoardMachine
 from tilewright.runtime.board_machine import Machine, SimulatorMachine
+from tilewright.runtime.board_pynq import PynqAccess
 from tilewright.runtime.devices import AnyDevice, BoardDevice, Device
 from tilewright.runtime.remote_client import TOKEN_VARIABLE, RemoteAddress, RemoteMachine
 
@@ -36,11 +42,21 @@ def make_machine(device: AnyDevice) -> Machine:
         case Device.REFERENCE:
             raise InputError(f"device {device.value!r} runs no programs")
         case BoardDevice(folder=folder):
-            from tilewright.runtime.board_driver import BoardMachine
-            from tilewright.runtime.board_pynq import PynqAccess
-
-            return BoardMachine(PynqAccess(), folder)
+            return BoardMachine(find_access(), folder)
         case RemoteAddress():
             return RemoteMachine(device, token=os.environ.get(TOKEN_VARIABLE))
         case _:
             assert_never(device)
+
+
+def find_access() -> BoardAccess:
+    """Choose pynq where it is installed, else what the kernel offers; the description says which.
+
+    Raises
+    ------
+    BoardError
+        If this computer has neither.
+    """
+    if importlib.util.find_spec("pynq") is None and Path("/sys/class/fpga_manager/fpga0").exists():
+        return DevMemAccess()
+    return PynqAccess()

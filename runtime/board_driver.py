@@ -77,8 +77,8 @@ class BoardMachine:
     @property
     def description(self) -> str:
         """What it is, in one line."""
-        config = self._record.config
-        return f"{self._record.board} with {config.name} at {config.clock_mhz:g} MHz"
+        config, board = self._record.config, self._record.board
+        return f"{board} with {config.name} at {config.clock_mhz:g} MHz through {self._access.name}"
 
     def run(
         self,

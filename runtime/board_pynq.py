@@ -18,6 +18,8 @@ class PynqAccess:
         If the package is not there.
     """
 
+    name = "pynq"
+
     def __init__(self) -> None:
         try:
             import pynq

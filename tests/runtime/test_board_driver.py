@@ -119,7 +119,7 @@ def test_the_clock_and_the_ports_are_set(board: FakeBoard, machine: BoardMachine
     # 50 MHz, from the first PLL that divides to it: the I/O PLL of 1000 MHz by 20.
     assert (value >> 4 & 3, (value >> 8 & 63) * (value >> 20 & 63)) == (0, 20)
     assert board.processor[0xF800_8000] & 1 == 0
-    assert machine.description == "pynq-z2 with tiny at 50 MHz"
+    assert machine.description == "pynq-z2 with tiny at 50 MHz through pynq"
 
 
 def test_a_program_of_another_configuration_is_refused(machine: BoardMachine) -> None:

@@ -6,6 +6,7 @@ what lies in memory, not what the driver believes to have put there.
 """
 
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -82,6 +83,7 @@ class FakeBoard:
     def module(self) -> ModuleType:
         """The package."""
         module: Any = ModuleType("pynq")
+        module.__spec__ = ModuleSpec("pynq", None)
         module.Overlay = self.download
         module.MMIO = lambda address, length: FakeWindow(self, address)
         module.allocate = self.allocate
