@@ -144,7 +144,8 @@ def cache_write(state: State, primitive: CacheWrite) -> State:
             hint="use cache_write first, then schedule the new stage",
         )
     tensor = replace(stage.tensor, name=primitive.name, scope=primitive.scope, definition=None)
-    computed = new_stage(tensor, stage.axes, stage.body)
+    # It runs where the stage ran, so that what it reads is at hand there.
+    computed = replace(new_stage(tensor, stage.axes, stage.body), attachment=stage.attachment)
     copy = new_stage(stage.tensor, stage.axes, Load(tensor, tuple(axis.var for axis in stage.axes)))
     copy = replace(copy, attachment=stage.attachment, double_buffer=stage.double_buffer)
     return state.inserted(computed, before=stage.name).updated(copy)
@@ -188,7 +189,7 @@ def _factored(state: State, primitive: ReduceFactor, stage: Stage, reduce: Reduc
     element = Load(tensor, tuple(axis.var for axis in partial_axes))
     total = new_stage(stage.tensor, stage.axes, Reduce(reduce.reduction, element, (kept,)))
     total = replace(total, attachment=stage.attachment)
-    partial = new_stage(tensor, partial_axes, body)
+    partial = replace(new_stage(tensor, partial_axes, body), attachment=stage.attachment)
     return state.inserted(partial, before=stage.name).updated(total)
 
 

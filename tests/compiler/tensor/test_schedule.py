@@ -417,3 +417,18 @@ def test_inlining_joins_conditions() -> None:
         "for i in 0..3:",
         "    y[i] = 0 - x[i * 2 + 1] + int32(i)",
     ]
+
+
+@pytest.mark.parametrize("make", ["cache_write", "reduce_factor"])
+def test_a_stage_made_from_another_runs_where_that_one_ran(make: str) -> None:
+    schedule = Schedule(stencil())
+    schedule.split("y", "i", 4)
+    schedule.compute_at("total", "y", "i.outer")
+    schedule.compute_at("twice", "y", "i.outer")
+    if make == "cache_write":
+        schedule.cache_write("total", "acc")
+    else:
+        schedule.reduce_factor("total", "k")
+    values = np.arange(-5, 5, dtype=np.int32)
+    expected = np.maximum(2 * (values[:-2] + values[1:-1] + values[2:]), 0)
+    np.testing.assert_array_equal(run(schedule, {"x": values}), expected)
