@@ -75,17 +75,17 @@ class MultiplierArray(Unit):
 
 
 def _multiply(m: Module, weight: Value, operand: Value) -> Value:
-    first = Signal(signed(2 * _BITS), name="product_1")
-    second = Signal(signed(2 * _BITS), name="product_2")
+    first = Signal(signed(2 * _BITS), name="product_1", reset_less=True)
+    second = Signal(signed(2 * _BITS), name="product_2", reset_less=True)
     m.d.sync += [first.eq(weight * operand), second.eq(first)]
     return second
 
 
 def _multiply_pair(m: Module, low: Value, high: Value, operand: Value) -> tuple[Value, Value]:
     both = Signal(signed(_PACKING_SHIFT + _BITS + 1), name="pair")
-    first = Signal(signed(_PACKING_SHIFT + 2 * _BITS + 1), name="pair_product")
-    low_product = Signal(signed(2 * _BITS), name="low_product")
-    high_product = Signal(signed(2 * _BITS), name="high_product")
+    first = Signal(signed(_PACKING_SHIFT + 2 * _BITS + 1), name="pair_product", reset_less=True)
+    low_product = Signal(signed(2 * _BITS), name="low_product", reset_less=True)
+    high_product = Signal(signed(2 * _BITS), name="high_product", reset_less=True)
     m.d.comb += both.eq((high << _PACKING_SHIFT) + low)
     m.d.sync += [
         first.eq(both * operand),
@@ -101,7 +101,7 @@ def _sum(m: Module, terms: list[Value]) -> Value:
         sums: list[Value] = []
         for position in range(0, len(terms), 2):
             total = terms[position] + (terms[position + 1] if position + 1 < len(terms) else 0)
-            register = Signal(signed(len(terms[0]) + 1), name="sum")
+            register = Signal(signed(len(terms[0]) + 1), name="sum", reset_less=True)
             m.d.sync += register.eq(total)
             sums.append(register)
         terms = sums

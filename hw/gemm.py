@@ -94,7 +94,11 @@ class GemmEngine(Unit):
             self.busy.eq(sequencer.active),
         ]
         addressed = self._address(m, sequencer)
-        m.d.sync += [array.operands.eq(self.inp.data), array.weights.eq(self.wgt.data)]
+        for target, port, name in (
+            (array.operands, self.inp, "operands"),
+            (array.weights, self.wgt, "weights"),
+        ):
+            m.d.comb += target.eq(delayed(m, port.data, 1, name=name, is_data=True))
         read = mark_runs(m, addressed)
         tree_levels = (config.block_in - 1).bit_length()
         summed = delayed(m, read, _SUM_STAGE + tree_levels - _READ_STAGE, name="control")
@@ -134,7 +138,9 @@ class GemmEngine(Unit):
         config = self._config
         bank = config.acc_bank_entries
         width = _ACC_BITS * len(sums)
-        runs = [Signal(signed(_ACC_BITS), name=f"run_{i}") for i in range(len(sums))]
+        runs = [
+            Signal(signed(_ACC_BITS), name=f"run_{i}", reset_less=True) for i in range(len(sums))
+        ]
         for run, term in zip(runs, sums, strict=True):
             m.d.sync += run.eq(Mux(summed.begins_run, 0, run) + term)
         ended: Any = Signal(self._control)
@@ -150,8 +156,8 @@ class GemmEngine(Unit):
             added.eq(ended),
             written.eq(added),
         ]
-        results = Signal(width)
-        previous_results = Signal(width)
+        results = Signal(width, reset_less=True)
+        previous_results = Signal(width, reset_less=True)
         m.d.sync += previous_results.eq(results)
         missed = Signal()
         stored = Signal(width)
@@ -167,7 +173,7 @@ class GemmEngine(Unit):
                 ),
             )
         )
-        held = [delayed(m, run, 1, name="held") for run in runs]
+        held = [delayed(m, run, 1, name="held", is_data=True) for run in runs]
         totals = [
             Mux(added.accumulate, old, 0) + run
             for old, run in zip(lanes(stored, _ACC_BITS), held, strict=True)

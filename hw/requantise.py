@@ -64,14 +64,14 @@ class RequantiseLane(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        total = Signal(signed(_TOTAL_BITS))
+        total = Signal(signed(_TOTAL_BITS), reset_less=True)
         m.d.sync += total.eq(self.run + self.parameters.bias)
-        multiplier = delayed(m, self.parameters.multiplier, 1, name="multiplier")
+        multiplier = delayed(m, self.parameters.multiplier, 1, name="multiplier", is_data=True)
         product = _multiply(m, total, multiplier)
-        shift = delayed(m, self.parameters.shift, 4, name="shift")
+        shift = delayed(m, self.parameters.shift, 4, name="shift", is_data=True)
         whole, half, sticky = _shift(m, product, shift)
-        narrow = Signal(signed(_NARROW_BITS))
-        round_up = Signal()
+        narrow = Signal(signed(_NARROW_BITS), reset_less=True)
+        round_up = Signal(reset_less=True)
         top = whole[_NARROW_BITS - 1 :]
         fits = (top == 0) | top.all()
         limit = (1 << _NARROW_BITS - 1) - 1
@@ -79,12 +79,12 @@ class RequantiseLane(Unit):
             narrow.eq(Mux(fits, whole, Mux(whole[-1], -limit - 1, limit))),
             round_up.eq(fits & half & (sticky | whole[0])),
         ]
-        shifted = Signal(signed(_NARROW_BITS + 2))
+        shifted = Signal(signed(_NARROW_BITS + 2), reset_less=True)
         m.d.sync += shifted.eq(narrow + self.zero_point + round_up)
         m.d.sync += self.result.eq(
             Mux(shifted > self.high, self.high, Mux(shifted < self.low, self.low, shifted))
         )
-        m.d.comb += self.raw.eq(delayed(m, whole[:_RUN_BITS], 3, name="raw"))
+        m.d.comb += self.raw.eq(delayed(m, whole[:_RUN_BITS], 3, name="raw", is_data=True))
         return m
 
 
@@ -94,11 +94,11 @@ def _multiply(m: Module, total: Value, multiplier: Value) -> Value:
     products = []
     for part, name in zip(parts, ("low_product", "high_product"), strict=True):
         width = len(part) + MULTIPLIER_BITS + 1
-        first = Signal(signed(width), name=f"{name}_1")
-        second = Signal(signed(width), name=f"{name}_2")
+        first = Signal(signed(width), name=f"{name}_1", reset_less=True)
+        second = Signal(signed(width), name=f"{name}_2", reset_less=True)
         m.d.sync += [first.eq(part * Cat(multiplier, 0).as_signed()), second.eq(first)]
         products.append(second)
-    product = Signal(signed(_PRODUCT_BITS))
+    product = Signal(signed(_PRODUCT_BITS), reset_less=True)
     m.d.sync += product.eq((products[1] << _LOW_BITS) + products[0])
     return product
 
@@ -109,8 +109,8 @@ def _shift(m: Module, product: Value, shift: Value) -> tuple[Value, Value, Value
     Returns the whole part, the bit below it, and whether any bit below that one is set.
     """
     wide = Cat(0, product).as_signed()
-    coarse = Signal(signed(len(wide)))
-    coarse_sticky = Signal()
+    coarse = Signal(signed(len(wide)), reset_less=True)
+    coarse_sticky = Signal(reset_less=True)
     with m.Switch(shift[_FINE.bit_length() - 1 :]):
         for number in range((MAX_SHIFT + 1) // _FINE):
             with m.Case(number):
@@ -119,9 +119,9 @@ def _shift(m: Module, product: Value, shift: Value) -> tuple[Value, Value, Value
                     coarse.eq(wide >> distance),
                     coarse_sticky.eq(wide[:distance].any()),
                 ]
-    fine = Signal(signed(len(wide)))
-    sticky = Signal()
-    distance = delayed(m, shift[: _FINE.bit_length() - 1], 1, name="fine_shift")
+    fine = Signal(signed(len(wide)), reset_less=True)
+    sticky = Signal(reset_less=True)
+    distance = delayed(m, shift[: _FINE.bit_length() - 1], 1, name="fine_shift", is_data=True)
     with m.Switch(distance):
         for number in range(_FINE):
             with m.Case(number):

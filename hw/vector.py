@@ -197,13 +197,13 @@ class VectorEngine(Unit):
         operation = at[_MULTIPLIED_STAGE - 1].operation
         runs: list[Value] = []
         for i in range(self._lanes):
-            operand = Signal(signed(_ACC_BITS), name=f"operand_{i}")
-            coef = Signal(signed(_COEF_BITS), name=f"coef_{i}")
-            product = Signal(signed(_ACC_BITS), name=f"product_{i}")
-            value = Signal(signed(_ACC_BITS), name=f"value_{i}")
-            run = Signal(signed(_ACC_BITS), name=f"run_{i}")
+            operand = Signal(signed(_ACC_BITS), name=f"operand_{i}", reset_less=True)
+            coef = Signal(signed(_COEF_BITS), name=f"coef_{i}", reset_less=True)
+            product = Signal(signed(_ACC_BITS), name=f"product_{i}", reset_less=True)
+            value = Signal(signed(_ACC_BITS), name=f"value_{i}", reset_less=True)
+            run = Signal(signed(_ACC_BITS), name=f"run_{i}", reset_less=True)
             narrow = operand[:VECTOR_OPERAND_BITS].as_signed()
-            passed = delayed(m, operand, 1, name=f"operand_{i}")
+            passed = delayed(m, operand, 1, name=f"operand_{i}", is_data=True)
             m.d.sync += [
                 operand.eq(
                     Mux(from_acc[1], lanes_of[1][i], Mux(from_acc[0], lanes_of[0][i], bytes_[i]))
@@ -229,7 +229,7 @@ class VectorEngine(Unit):
         unscaled: Any = layout.const({"bias": 0, "multiplier": 1, "shift": 0, "unused": 0})
         parameters = []
         for channel in range(self._config.block_out):
-            register: Any = Signal(layout, name=f"parameters_{channel}")
+            register: Any = Signal(layout, name=f"parameters_{channel}", reset_less=True)
             word = self.prm.data.word_select(channel, layout.size)
             scaled = at[_COMBINED_STAGE - 1].requantise
             m.d.sync += register.eq(Mux(scaled, word, unscaled.as_value()))
@@ -266,11 +266,11 @@ class VectorEngine(Unit):
                 port.enable.eq(clipped.valid & clipped.lookup),
                 port.address.eq(Cat(index[offset_bits:], clipped.lut)),
             ]
-            offset = delayed(m, index[:offset_bits], 1, name=f"lut_offset_{i}")
-            passed = delayed(m, result, 1, name=f"result_{i}")
-            full = delayed(m, unscaled, 1, name=f"raw_{i}")
-            final = Signal(signed(8), name=f"final_{i}")
-            entry = Signal(signed(_ACC_BITS), name=f"entry_{i}")
+            offset = delayed(m, index[:offset_bits], 1, name=f"lut_offset_{i}", is_data=True)
+            passed = delayed(m, result, 1, name=f"result_{i}", is_data=True)
+            full = delayed(m, unscaled, 1, name=f"raw_{i}", is_data=True)
+            final = Signal(signed(8), name=f"final_{i}", reset_less=True)
+            entry = Signal(signed(_ACC_BITS), name=f"entry_{i}", reset_less=True)
             byte = Mux(looked_up.lookup, port.data.word_select(offset, 8).as_signed(), passed)
             m.d.sync += [
                 final.eq(byte),
