@@ -234,8 +234,10 @@ def test_a_tile_that_does_not_fit_is_named(command: Run, model: str) -> None:
     done = command("run", model, "--set", "inp_entries=2")
     assert done.status == 2
     assert done.err.splitlines() == [
-        "tilewright: node 'stem' (Conv2d) does not fit configuration 'pynq, inp_entries=2':"
-        " the smallest tile does not fit scratchpad inp (9 of 2 entries)",
+        (
+            "tilewright: 'stem' does not fit configuration 'pynq, inp_entries=2':"
+            " the smallest tile does not fit scratchpad inp (9 of 2 entries)"
+        ),
         "hint: use a configuration with deeper scratchpads",
     ]
 
