@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from tilewright.compiler.graph import Array, Tensor
 from tilewright.compiler.operators import DataType
@@ -83,6 +82,9 @@ def _read_array(path: Path) -> Array:
 
 def _read_picture(tensor: Tensor, path: Path) -> Array:
     form = _picture(tensor)
+    # A board need not have Pillow: only this function wants it.
+    from PIL import Image
+
     try:
         with Image.open(path, formats=["PNG"]) as image:
             if image.size != (form.width, form.height):
