@@ -14,6 +14,8 @@ from tilewright.isa.errors import DeadlockError, InputError, ProgramError
 from tilewright.isa.memories import Engine, Memory, memory_shape
 from tilewright.isa.program import Program, check_config
 from tilewright.sim.rtl_build import build_bench, observed_ports
+from tilewright.sim.rtl_timeline import Events, measured_timeline
+from tilewright.sim.timeline import Timeline
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Cycles: TypeAlias = npt.NDArray[np.int64]
@@ -21,8 +23,8 @@ Cycles: TypeAlias = npt.NDArray[np.int64]
 #: Cycles after which a run is given up.
 CYCLE_LIMIT = 1 << 40
 
-#: Kinds of events, in the order of the harness.
-_EVENTS = ("dispatch", "start", "finish")
+#: Kinds of events: dispatch, start and finish.
+_EVENT_KINDS = 3
 _DONE, _STANDS_STILL, _BAD_ADDRESS, _TIME_OUT = range(4)
 
 
@@ -41,16 +43,11 @@ class RtlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RtlResult:
-    """What a run on the hardware left behind.
+    """What a run on the hardware left behind."""
 
-    `dispatch`, `start` and `finish` hold one cycle per instruction in program order, all the end of
-    the program for `Finish`, as in `tilewright.sim.timeline.Timeline`.
-    """
-
-    cycles: int
-    dispatch: Cycles
-    start: Cycles
-    finish: Cycles
+    #: Made of the events of the run; see `tilewright.sim.rtl_timeline`.
+    timeline: Timeline
+    #: Contents of DRAM at the end.
     dram: Bytes
     #: Bytes of each scratchpad, (entries, bytes of an entry).
     scratchpads: Mapping[Memory, Bytes]
@@ -110,15 +107,13 @@ def run_rtl(
         scratchpads = _observe(library, machine, program.config)
     finally:
         library.tilewright_free(machine)
+    dispatch, start, finish = (_by_instruction(program, kind, cycles) for kind in events)
+    measured = Events(dispatch=dispatch, start=start, finish=finish, cycles=cycles)
     return RtlResult(
-        cycles=cycles,
+        timeline=measured_timeline(program, measured),
         dram=after,
         scratchpads=scratchpads,
         counts=counts,
-        **{
-            kind: _by_instruction(program, events[number], cycles)
-            for number, kind in enumerate(_EVENTS)
-        },
     )
 
 
@@ -147,7 +142,7 @@ def _run(
 ) -> tuple[int, Cycles]:
     """Run to the end; returns the cycles and the events, (kinds, engines, instructions)."""
     count = len(program.instructions)
-    events = np.full((len(_EVENTS), len(Engine), count), -1, dtype=np.int64)
+    events = np.full((_EVENT_KINDS, len(Engine), count), -1, dtype=np.int64)
     cycles = ctypes.c_uint64()
     status = library.tilewright_run(
         machine,

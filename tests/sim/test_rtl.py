@@ -1,6 +1,6 @@
 """The hardware equals the simulator: every byte, every cycle, every counter."""
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from tilewright.sim.random_programs import random_program
 from tilewright.sim.rtl import RtlCounts, RtlResult, run_rtl
 from tilewright.sim.rtl_build import ToolError, find_toolchain
 from tilewright.sim.simulator import SimulationResult, simulate
+from tilewright.sim.timeline import Timeline
 
 CONFIGS = {
     "ecp5": ECP5,
@@ -85,9 +86,9 @@ def with_inputs(program: Program, seed: int) -> npt.NDArray[np.uint8]:
 
 def assert_equal(hardware: RtlResult, simulation: SimulationResult) -> None:
     timeline = simulation.timeline
-    assert hardware.cycles == timeline.cycles
-    for kind in ("dispatch", "start", "finish"):
-        np.testing.assert_array_equal(getattr(hardware, kind), getattr(timeline, kind), kind)
+    for field in fields(Timeline):
+        measured, expected = getattr(hardware.timeline, field.name), getattr(timeline, field.name)
+        np.testing.assert_array_equal(measured, expected, field.name)
     np.testing.assert_array_equal(hardware.dram, simulation.dram)
     for memory in Memory:
         np.testing.assert_array_equal(
@@ -148,8 +149,10 @@ def test_a_write_beyond_dram_is_refused() -> None:
 
 def test_the_cycle_limit_ends_a_run() -> None:
     program = tiny_program(Load(memory=Memory.INP, dst=0, entries=1), Finish())
-    cycles = run_rtl(program, program.initial_dram()).cycles
-    assert run_rtl(program, program.initial_dram(), cycle_limit=cycles + 1).cycles == cycles
+    cycles = run_rtl(program, program.initial_dram()).timeline.cycles
+    assert (
+        run_rtl(program, program.initial_dram(), cycle_limit=cycles + 1).timeline.cycles == cycles
+    )
     with pytest.raises(ProgramError, match=f"the program takes more than {cycles} cycles"):
         run_rtl(program, program.initial_dram(), cycle_limit=cycles)
 
@@ -165,7 +168,7 @@ def test_a_trace_shows_the_run(tmp_path: Path) -> None:
     program = tiny_program(Load(memory=Memory.INP, dst=0, entries=1), Finish())
     path = tmp_path / "run.vcd"
     traced = run_rtl(program, program.initial_dram(), trace=path)
-    assert traced.cycles == run_rtl(program, program.initial_dram()).cycles
+    assert traced.timeline.cycles == run_rtl(program, program.initial_dram()).timeline.cycles
     text = path.read_text(encoding="utf-8")
     assert "$enddefinitions" in text
     assert "load_engine" in text

@@ -1,0 +1,167 @@
+"""The timeline of a run on the hardware, made of the cycles in which its events were seen."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import assert_never
+
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.encoding import instruction_bytes
+from tilewright.isa.instructions import AnyInstruction, Finish, Gemm, Load, Store, Vector
+from tilewright.isa.memories import Engine
+from tilewright.isa.program import Program
+from tilewright.isa.timing import (
+    LOAD_START_CYCLES,
+    LOAD_WRITE_CYCLES,
+    QUEUE_CYCLES,
+    STORE_DATA_CYCLES,
+    STORE_START_CYCLES,
+    TOKEN_CYCLES,
+    VECTOR_STAGES,
+    gemm_stages,
+)
+from tilewright.sim.timeline import NO_ENGINE, Timeline
+from tilewright.sim.transfers import load_key, make_transfer, store_key
+
+Cycles: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """The cycles in which each instruction was dispatched, started and finished."""
+
+    dispatch: Cycles
+    start: Cycles
+    finish: Cycles
+    #: Last cycle of the program.
+    cycles: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    last_step: int
+    fetch_wait: int = 0
+    token_wait: int = 0
+    token_giver: int = NO_ENGINE
+    drain: int = 0
+    busy: int = 0
+    memory_wait: int = 0
+    dram_bytes: int = 0
+
+
+def measured_timeline(program: Program, events: Events) -> Timeline:
+    """Name what each engine did between the events; the simulator is not asked."""
+    rows = _Reader(program, events).rows()
+    instructions = program.instructions
+    engines = [NO_ENGINE if item.engine is None else item.engine for item in instructions]
+    columns = {
+        name: np.array([getattr(row, name) for row in rows], dtype=np.int64)
+        for name in _Row.__slots__
+    }
+    return Timeline(
+        cycles=events.cycles,
+        engine=np.array(engines, dtype=np.int8),
+        dispatch=events.dispatch,
+        start=events.start,
+        finish=events.finish,
+        token_giver=columns.pop("token_giver").astype(np.int8),
+        fetch_bytes=len(engines) * instruction_bytes(program.config),
+        **columns,
+    )
+
+
+class _Reader:
+    """Walks over the instructions in the order in which they started."""
+
+    def __init__(self, program: Program, events: Events) -> None:
+        self._program = program
+        self._events = events
+        self._idle_from = dict.fromkeys(Engine, 0)
+        #: First cycle in which each token could be taken, by giver and taker.
+        self._tokens = {(giver, taker): deque[int]() for giver in Engine for taker in Engine}
+
+    def rows(self) -> list[_Row]:
+        for position in np.argsort(self._events.finish, kind="stable").tolist():
+            self._give(position)
+        rows = [_Row(last_step=self._events.cycles)] * len(self._program.instructions)
+        for position in np.argsort(self._events.start, kind="stable").tolist():
+            engine = self._program.instructions[position].engine
+            if engine is not None:
+                rows[position] = self._row(position, engine)
+        return rows
+
+    def _give(self, position: int) -> None:
+        instruction = self._program.instructions[position]
+        for taker in Engine:
+            if instruction.engine is not None and instruction.signal >> taker & 1:
+                cycle = int(self._events.finish[position]) + TOKEN_CYCLES
+                self._tokens[instruction.engine, taker].append(cycle)
+
+    def _row(self, position: int, engine: Engine) -> _Row:
+        instruction, config = self._program.instructions[position], self._program.config
+        start = int(self._events.start[position])
+        token, giver = 0, NO_ENGINE
+        for other in Engine:
+            if instruction.wait >> other & 1:
+                cycle = self._tokens[other, engine].popleft()
+                if cycle > token:
+                    token, giver = cycle, int(other)
+        idle_from = self._idle_from[engine]
+        fetched = max(idle_from, int(self._events.dispatch[position]) + QUEUE_CYCLES)
+        supplied = max(fetched, token)
+        began = max(start, idle_from)
+        last_step = int(self._events.finish[position]) - _tail(instruction, config)
+        self._idle_from[engine] = last_step + 1
+        steps, dram_bytes = _work(instruction, config, start=start, began=began)
+        busy = last_step + 1 - began if steps is None else steps
+        return _Row(
+            last_step=last_step,
+            fetch_wait=fetched - idle_from,
+            token_wait=supplied - fetched,
+            token_giver=giver if supplied > fetched else NO_ENGINE,
+            drain=max(0, start - supplied),
+            busy=busy,
+            memory_wait=last_step + 1 - began - busy,
+            dram_bytes=dram_bytes,
+        )
+
+
+def _tail(instruction: AnyInstruction, config: AcceleratorConfig) -> int:
+    """Cycles from the last step of an instruction to its finish."""
+    match instruction:
+        case Load():
+            return LOAD_WRITE_CYCLES
+        case Gemm():
+            return gemm_stages(config)
+        case Vector():
+            return VECTOR_STAGES
+        case Store():
+            return STORE_DATA_CYCLES + config.dram.write_latency_cycles
+        case Finish():
+            return 0
+        case _:
+            assert_never(instruction)
+
+
+def _work(
+    instruction: AnyInstruction, config: AcceleratorConfig, *, start: int, began: int
+) -> tuple[int | None, int]:
+    """Cycles of steps and start-up, none where every cycle is one, and bytes moved.
+
+    `began` is the cycle from which its engine has worked for it.
+    """
+    match instruction:
+        case Load():
+            transfer = make_transfer(load_key(instruction, config), config)
+            startup = max(0, start + LOAD_START_CYCLES - began)
+            return startup + transfer.steps, transfer.data_bytes
+        case Store():
+            transfer = make_transfer(store_key(instruction, config), config)
+            return STORE_START_CYCLES + transfer.steps, transfer.data_bytes
+        case Gemm() | Vector() | Finish():
+            return None, 0
+        case _:
+            assert_never(instruction)
