@@ -110,11 +110,11 @@ def _has_parts(statement: Statement) -> bool:
 def _sink(condition: Expr, body: Statement) -> Statement:
     """Return ``if condition: body`` with the guard around each part; no part can change it."""
     match body:
-        case For() | Allocate():
+        case For() | Allocate() | If():
             return replace(body, body=_sink(condition, body.body))
         case Seq():
             return Seq(statements=tuple(_sink(condition, part) for part in body.statements))
-        case If() | Store() | IntrinsicCall():
+        case Store() | IntrinsicCall():
             return If(condition=condition, body=body)
         case _:
             assert_never(body)

@@ -432,3 +432,17 @@ def test_a_stage_made_from_another_runs_where_that_one_ran(make: str) -> None:
     values = np.arange(-5, 5, dtype=np.int32)
     expected = np.maximum(2 * (values[:-2] + values[1:-1] + values[2:]), 0)
     np.testing.assert_array_equal(run(schedule, {"x": values}), expected)
+
+
+def test_threads_pass_through_nested_guards() -> None:
+    a, b = placeholder((4, 3), INT32, "A"), placeholder((3, 3), INT32, "B")
+    k = reduce_axis(3, "k")
+    products = compute((3, 4), lambda i, j: reduce_sum(b[i, k.var] * a[j, k.var], k), "products")
+    flat = compute((4, 3), lambda i, j: products[(i * 3 + j) // 4, (i * 3 + j) % 4], "flat")
+    schedule = Schedule(flat)
+    schedule.bind("flat", "i", LoopKind.THREAD_X)
+    schedule.compute_at("products", "flat", "i")
+    schedule.fuse("products", *schedule.split("products", "j", 3))
+    left, right = np.arange(12, dtype=np.int32).reshape(4, 3), np.eye(3, dtype=np.int32)
+    result = run(schedule, {"A": left, "B": right})
+    np.testing.assert_array_equal(result, (right @ left.T).reshape(4, 3))
