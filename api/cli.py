@@ -11,30 +11,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from tilewright import __version__
-from tilewright.commands import build, compare, compile, demo, diff, disasm, isa, run, serve
 from tilewright.commands.command import Command
 from tilewright.isa.errors import InputError, TilewrightError
-from tilewright.list_options import split_lists
-from tilewright.options import STANDARD_OUTPUT
-from tilewright.runtime.files import write_atomically
 from tilewright.terminal import Terminal, one_line
 
 #: Exit statuses besides 0; 130 is the shell's convention for an interrupt.
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-
-_COMMANDS: tuple[Command, ...] = (
-    run.COMMAND,
-    compile.COMMAND,
-    compare.COMMAND,
-    diff.COMMAND,
-    disasm.COMMAND,
-    isa.COMMAND,
-    build.COMMAND,
-    serve.COMMAND,
-    demo.COMMAND,
-)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,6 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 0, 2 for wrong usage or input, 1 for failure."""
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the stream cannot hold shall not end the command.
@@ -70,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.message("tilewright: not enough memory")
         return EXIT_FAILURE
     except OSError as error:
-        terminal.message(f"tilewright: {error}")
+        # Files are written through `write_atomically`, whose errors are of tilewright.
+        where = error.filename or "the standard output"
+        terminal.message(f"tilewright: cannot use {where}: {error.strerror or error}")
         return EXIT_FAILURE
     except Exception as error:  # noqa: BLE001 - the last resort: a defect of ours, never of the user
         if {"-v", "--verbose"} & set(words):
@@ -82,7 +69,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
 
 
+def _open_missing_streams() -> None:
+    """Let a stream that the caller has closed swallow what is written to it."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+
+
 def _run(words: Sequence[str]) -> int:
+    # Imported late: it takes a while, and whoever interrupts it shall not see a traceback.
+    from tilewright.list_options import split_lists
+    from tilewright.options import STANDARD_OUTPUT
+    from tilewright.runtime.files import write_atomically
+
     arguments = _parser().parse_args(split_lists(words))
     command: Command = arguments.command
     to_stdout = arguments.json == STANDARD_OUTPUT
@@ -95,6 +95,27 @@ def _run(words: Sequence[str]) -> int:
     return outcome.status
 
 
+def _commands() -> tuple[Command, ...]:
+    # Imported late, as in `_run`.
+    from tilewright.commands import (
+        area,
+        build,
+        compare,
+        compile,
+        demo,
+        diff,
+        disasm,
+        isa,
+        run,
+        serve,
+    )
+
+    return tuple(
+        module.COMMAND
+        for module in (run, compile, compare, diff, disasm, isa, build, area, serve, demo)
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tilewright",
@@ -102,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
+    for command in _commands():
         sub = commands.add_parser(
             command.name, help=command.summary, description=f"{command.summary.capitalize()}."
         )

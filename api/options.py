@@ -156,7 +156,6 @@ def check_outputs(json: Path | None, *paths: Path | None) -> None:
 
 
 def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, not {text!r}")
+    return int(text)

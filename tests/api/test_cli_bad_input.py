@@ -47,7 +47,12 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         ("run MODEL --fast", "unrecognized arguments: --fast", "see tilewright --help"),
         (
             "run MODEL --seed -1",
-            "argument --seed: must not be negative: -1",
+            "argument --seed: must be a whole number from 0 on, not '-1'",
+            "see tilewright run --help",
+        ),
+        (
+            "run MODEL --seed ten",
+            "argument --seed: must be a whole number from 0 on, not 'ten'",
             "see tilewright run --help",
         ),
         ("run none.onnx", "there is no model file none.onnx", None),
@@ -250,7 +255,7 @@ def test_a_tile_that_does_not_fit_is_named(command: Run, model: str) -> None:
         (
             OSError(28, "No space left on device"),
             1,
-            "tilewright: [Errno 28] No space left on device\n",
+            "tilewright: cannot use the standard output: No space left on device\n",
         ),
         (
             RuntimeError("a\nb"),
@@ -313,3 +318,41 @@ def test_wrong_input_ends_the_process_with_two(tmp_path: Path) -> None:
     process = start("run", "none.onnx", cwd=tmp_path)
     assert process.communicate(timeout=60) == ("", "tilewright: there is no model file none.onnx\n")
     assert process.returncode == 2
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_ends_no_command(closed: int, tmp_path: Path) -> None:
+    process = start("isa", "--json", "isa.json", cwd=tmp_path, preexec_fn=lambda: os.close(closed))
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert (tmp_path / "isa.json").stat().st_size > 1000
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_standard_output_is_named() -> None:
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tilewright", "isa"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == cli.EXIT_FAILURE
+    assert err == "tilewright: cannot use the standard output: No space left on device\n"
+
+
+def test_an_interrupt_while_modules_load_leaves_no_traceback() -> None:
+    script = (
+        "import sys, tilewright.cli as cli\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'tilewright.options': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.exit(cli.main(['isa']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (cli.EXIT_INTERRUPTED, "")
+    assert done.stderr == "tilewright: interrupted\n"
