@@ -129,6 +129,11 @@ def check_ports(config: AcceleratorConfig, board: Board) -> None:
     ConfigError
         Names the field.
     """
+    if config.dram.size_bytes > board.memory.size_bytes:
+        raise ConfigError(
+            f"dram.size_bytes must be at most {board.memory.size_bytes} on {board.title},"
+            f" not {config.dram.size_bytes}"
+        )
     if board.part.family not in MEMORY_PORTS:
         return
     port = MEMORY_PORTS[board.part.family]
@@ -141,9 +146,4 @@ def check_ports(config: AcceleratorConfig, board: Board) -> None:
         raise ConfigError(
             f"burst_beats must be at most {port.burst_beats} on {board.title}"
             f" ({port.protocol}), not {config.burst_beats}"
-        )
-    if config.dram.size_bytes > board.memory.size_bytes:
-        raise ConfigError(
-            f"dram.size_bytes must be at most {board.memory.size_bytes} on {board.title},"
-            f" not {config.dram.size_bytes}"
         )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from tilewright.boards.board import Board, ExternalMemory, Pll
 from tilewright.boards.parts import LFE5U_85F, XC7Z020, XCK26, XCZU3EG_E, XCZU3EG_I, XCZU7EV
+from tilewright.isa.config import DramModel
 from tilewright.isa.errors import InputError
 from tilewright.isa.presets import ECP5, PYNQ, ULTRA96
 
@@ -150,6 +151,19 @@ KV260 = Board(
         "memory model of the Ultra96, whose memory has less than half the bandwidth",
     ),
 )
+#: Block RAM in the place of the SDRAM, for which there is no controller: two copies of 64 KiB.
+ULX3S_CHIP = ECP5.replace(
+    name="ulx3s",
+    clock_mhz=50.0,
+    dram=DramModel(
+        read_latency_cycles=2,
+        write_latency_cycles=2,
+        read_gap_cycles=0,
+        write_gap_cycles=0,
+        size_bytes=1 << 16,
+    ),
+)
+
 ULX3S = Board(
     name="ulx3s-85f",
     title="ULX3S-85F",
@@ -157,15 +171,15 @@ ULX3S = Board(
     reference_mhz=25.0,
     plls=(),
     memory=ExternalMemory(
-        kind="SDRAM, 16 bit at 120 MT/s",
-        size_bytes=1 << 25,
-        peak_megabytes_per_second=240,
-        source="Radiona, ULX3S manual; presets of tilewright",
+        kind="block RAM of the FPGA, 64 bit per port",
+        size_bytes=1 << 16,
+        peak_megabytes_per_second=3 * 480,
+        source="FPGA-TN-02204; three ports at up to 60 MHz",
     ),
     control_address=0,
-    config=ECP5,
+    config=ULX3S_CHIP,
     sources=("Radiona, ULX3S manual", "FPGA-DS-02012"),
-    assumptions=(_LATENCIES,),
+    assumptions=("the SDRAM is not used",),
 )
 
 #: Every board by name.

@@ -1,8 +1,10 @@
 """A build: every file that the tool of a board needs, and the command that runs it."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,13 +14,15 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from tilewright.boards import openxc7, vivado
+from tilewright.boards import openxc7, trellis, vivado
 from tilewright.boards.board import Board, check_ports
+from tilewright.boards.ecp5_clock import find_pll
 from tilewright.boards.hwh import hardware_description
-from tilewright.boards.parts import check_fit
+from tilewright.boards.parts import Family, check_fit
 from tilewright.boards.toolchains import Toolchain
+from tilewright.boards.ulx3s import ulx3s_verilog
 from tilewright.boards.vivado import STEM
-from tilewright.boards.zynq import board_verilog
+from tilewright.boards.zynq import TOP_NAME, board_verilog
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_digest, config_to_record
 from tilewright.isa.errors import ConfigError, InputError, TilewrightError
@@ -46,13 +50,18 @@ class Project:
     files: Mapping[str, str]
     #: To be run in the folder of the files.
     command: tuple[str, ...]
-    #: Programs that must be on the path.
-    tools: tuple[str, ...]
+    #: Programs that are needed, each by the names that it may have.
+    tools: tuple[tuple[str, ...], ...]
 
     @property
     def missing_tools(self) -> tuple[str, ...]:
-        """Programs that are not on the path."""
-        return tuple(tool for tool in self.tools if shutil.which(tool) is None)
+        """Programs that are neither on the path nor beside Python."""
+        path = _search_path()
+        return tuple(
+            names[0]
+            for names in self.tools
+            if not any(shutil.which(name, path=path) for name in names)
+        )
 
     @property
     def bitstream(self) -> str:
@@ -88,7 +97,12 @@ class Project:
         (folder / self.bitstream).unlink(missing_ok=True)
         with log.open("w", encoding="utf-8") as stream:
             status = subprocess.run(
-                self.command, cwd=folder, stdout=stream, stderr=subprocess.STDOUT, check=False
+                self.command,
+                cwd=folder,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                check=False,
+                env={**os.environ, "PATH": _search_path()},
             ).returncode
         if status != 0 or not (folder / self.bitstream).is_file():
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -108,49 +122,58 @@ def make_project(board: Board, config: AcceleratorConfig, toolchain: Toolchain) 
     """
     check_ports(config, board)
     check_fit(config, board.part)
-    _check_clock(config, board)
-    if toolchain is Toolchain.OPENXC7:
-        _check_openxc7(config)
+    record = build_record(board, config, toolchain)
     match toolchain:
         case Toolchain.VIVADO:
             files = {
+                **_zynq_files(board, config),
                 f"{STEM}.xdc": vivado.constraints(config, board),
                 vivado.SCRIPT_NAME: vivado.script(config, board),
             }
-            tools: tuple[str, ...] = ("vivado",)
+            tools: tuple[tuple[str, ...], ...] = (("vivado",),)
             command: tuple[str, ...] = (
                 "vivado",
                 *("-mode", "batch", "-nojournal", "-source", vivado.SCRIPT_NAME),
             )
         case Toolchain.OPENXC7:
+            _check_openxc7(config)
             files = {
+                **_zynq_files(board, config),
                 f"{STEM}.xdc": "# No pins: everything is on the processor.\n",
                 openxc7.SCRIPT_NAME: openxc7.script(config, board, STEM),
             }
-            tools = openxc7.TOOLS
+            tools = tuple((tool,) for tool in openxc7.TOOLS)
             command = ("sh", openxc7.SCRIPT_NAME)
+        case Toolchain.TRELLIS:
+            pll = find_pll(board.reference_mhz, config.clock_mhz)
+            files = {
+                f"{STEM}.v": ulx3s_verilog(config, pll, TOP_NAME),
+                f"{STEM}.lpf": trellis.CONSTRAINTS,
+                trellis.SCRIPT_NAME: trellis.script(config, board, STEM, TOP_NAME),
+            }
+            tools = trellis.TOOLS
+            command = ("sh", trellis.SCRIPT_NAME)
         case _:
             assert_never(toolchain)
     return Project(
         board=board,
         config=config,
         toolchain=toolchain,
-        files=MappingProxyType(
-            {
-                **files,
-                f"{STEM}.v": board_verilog(config, board.part.family),
-                f"{STEM}.hwh": hardware_description(config, board),
-                RECORD_NAME: json.dumps(build_record(board, config, toolchain), indent=2) + "\n",
-            }
-        ),
+        files=MappingProxyType({**files, RECORD_NAME: json.dumps(record, indent=2) + "\n"}),
         command=command,
         tools=tools,
     )
 
 
+def _zynq_files(board: Board, config: AcceleratorConfig) -> dict[str, str]:
+    return {
+        f"{STEM}.v": board_verilog(config, board.part.family),
+        f"{STEM}.hwh": hardware_description(config, board),
+    }
+
+
 def build_record(board: Board, config: AcceleratorConfig, toolchain: Toolchain) -> dict[str, Any]:
     """Return what the driver must know of a bitstream, as JSON values."""
-    clock = board.clock(config.clock_mhz)
     return {
         "version": RECORD_VERSION,
         "board": board.name,
@@ -159,11 +182,7 @@ def build_record(board: Board, config: AcceleratorConfig, toolchain: Toolchain) 
         "control_address": board.control_address,
         "control_bytes": REGISTER_SPACE_BYTES,
         "reference_mhz": board.reference_mhz,
-        "clock": {
-            "mhz": clock.mhz,
-            "pll": clock.pll.name,
-            "divisors": list(clock.divisors),
-        },
+        "clock": _clock_record(board, config),
         "isa_version": ISA_VERSION,
         "digest": config_digest(config),
         "config": config_to_record(config),
@@ -172,7 +191,12 @@ def build_record(board: Board, config: AcceleratorConfig, toolchain: Toolchain) 
     }
 
 
-def _check_clock(config: AcceleratorConfig, board: Board) -> None:
+def _clock_record(board: Board, config: AcceleratorConfig) -> dict[str, Any]:
+    """Say where the clock comes from; raises `ConfigError` where the board cannot make it."""
+    if board.part.family is Family.ECP5:
+        pll = find_pll(board.reference_mhz, config.clock_mhz)
+        divisors = [pll.input_divisor, pll.feedback_divisor, pll.output_divisor]
+        return {"mhz": pll.mhz, "pll": "EHXPLLL", "divisors": divisors}
     clock = board.clock(config.clock_mhz)
     if abs(clock.mhz - config.clock_mhz) > 1e-3:
         raise ConfigError(
@@ -180,6 +204,12 @@ def _check_clock(config: AcceleratorConfig, board: Board) -> None:
             f" the nearest below is {clock.mhz:.3f} MHz",
             hint=f"--set clock_mhz={clock.mhz:.3f}",
         )
+    return {"mhz": clock.mhz, "pll": clock.pll.name, "divisors": list(clock.divisors)}
+
+
+def _search_path() -> str:
+    """Where programs are looked for: the path, then the folder of Python and its packages."""
+    return os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
 
 
 def _check_openxc7(config: AcceleratorConfig) -> None:

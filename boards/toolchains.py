@@ -14,6 +14,7 @@ class Toolchain(Enum):
 
     VIVADO = "vivado"
     OPENXC7 = "openxc7"
+    TRELLIS = "trellis"
 
 
 #: Toolchains of each family, the usual one first.
@@ -21,7 +22,7 @@ TOOLCHAINS: Mapping[Family, tuple[Toolchain, ...]] = MappingProxyType(
     {
         Family.ZYNQ_7000: (Toolchain.VIVADO, Toolchain.OPENXC7),
         Family.ZYNQ_MP: (Toolchain.VIVADO,),
-        Family.ECP5: (),
+        Family.ECP5: (Toolchain.TRELLIS,),
     }
 )
 
@@ -35,8 +36,6 @@ def choose_toolchain(board: Board, name: str | None) -> Toolchain:
         If the board has no such toolchain.
     """
     known = TOOLCHAINS[board.part.family]
-    if not known:
-        raise InputError(f"no toolchain builds for {board.title} in this version")
     for toolchain in known:
         if name in (None, toolchain.value):
             return toolchain

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tilewright.boards.board import MEMORY_PORTS, Board, check_ports
-from tilewright.boards.catalogue import BOARDS, KV260, PYNQ_Z2, ULTRA96_V2, parse_board
+from tilewright.boards.catalogue import BOARDS, KV260, PYNQ_Z2, ULTRA96_V2, ULX3S, parse_board
 from tilewright.boards.parts import XC7Z020, check_fit, least_use
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import ConfigError, InputError
@@ -84,6 +84,7 @@ def test_what_cannot_fit_is_refused(config: AcceleratorConfig, message: str) -> 
             PYNQ_Z2,
             "burst_beats must be at most 16 on PYNQ-Z2 (AXI3), not 32",
         ),
+        (TINY, ULX3S, "dram.size_bytes must be at most 65536 on ULX3S-85F, not 16777216"),
         (
             PYNQ.replace(**{"dram.size_bytes": 1 << 30}),
             PYNQ_Z2,

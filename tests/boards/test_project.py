@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.boards.board import Board
 from tilewright.boards.catalogue import PYNQ_Z1, PYNQ_Z2, ULTRA96_V2, ULX3S
+from tilewright.boards.ecp5_clock import find_pll
 from tilewright.boards.project import BuildError, Project, make_project
 from tilewright.boards.toolchains import Toolchain, choose_toolchain
 from tilewright.isa.config_record import config_digest, config_from_record
@@ -110,14 +112,14 @@ def test_a_clock_that_cannot_be_made_is_refused() -> None:
     ("board", "name", "message"),
     [
         (ULTRA96_V2, "openxc7", "toolchain 'openxc7' does not build for Ultra96-V2"),
-        (ULX3S, None, "no toolchain builds for ULX3S-85F in this version"),
+        (ULX3S, "vivado", "toolchain 'vivado' does not build for ULX3S-85F"),
     ],
 )
 def test_a_toolchain_that_does_not_serve_the_board_is_refused(
-    board: object, name: str | None, message: str
+    board: Board, name: str, message: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        choose_toolchain(board, name)  # type: ignore[arg-type]
+        choose_toolchain(board, name)
     assert str(caught.value) == message
 
 
@@ -162,3 +164,35 @@ def test_openxc7_script_names_what_it_lacks(open_project: Project, tmp_path: Pat
     )
     assert done.returncode != 0
     assert "PRJXRAY_DB: is the folder of prjxray-db" in done.stderr
+
+
+@pytest.mark.parametrize("mhz", [25, 40, 50, 60, 62.5, 75, 80, 100, 120, 150])
+def test_the_pll_of_an_ecp5_makes_its_clock(mhz: float) -> None:
+    pll = find_pll(25.0, mhz)
+    assert 25.0 / pll.input_divisor * pll.feedback_divisor == pytest.approx(mhz)
+    assert 400 <= mhz * pll.output_divisor <= 800
+    assert 25.0 / pll.input_divisor >= 3.125
+
+
+@pytest.mark.parametrize("mhz", [2.0, 51.234567])
+def test_a_clock_that_no_pll_makes_is_refused(mhz: float) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find_pll(25.0, mhz)
+    assert str(caught.value) == f"a PLL cannot make {mhz:g} MHz of 25 MHz"
+
+
+def test_ulx3s_project_names_its_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ULX3S.config.replace(**{f"block_{side}": 4 for side in ("in", "out")})
+    project = make_project(ULX3S, config, Toolchain.TRELLIS)
+    (head,) = re.findall(r"^module tilewright_top\((.*)\);", project.files["tilewright.v"], re.M)
+    ports = set(head.replace(" ", "").split(","))
+    assert set(re.findall(r'LOCATE COMP "(\w+)"', project.files["tilewright.lpf"])) == ports
+    project.write(tmp_path)
+    log = tmp_path / "calls"
+    for tool in ("yosys", "nextpnr-ecp5"):
+        fake_tool(tmp_path / "bin", tool, f'echo "{tool} $*" >> {log}', monkeypatch)
+    fake_tool(tmp_path / "bin", "ecppack", f'echo "$*" >> {log}; : > "$3"', monkeypatch)
+    project.run(tmp_path)
+    calls = log.read_text().splitlines()
+    assert calls[1].startswith("nextpnr-ecp5 --85k --package CABGA381 --speed 6")
+    assert calls[2] == "--compress tilewright.config tilewright.bit"

@@ -1,0 +1,145 @@
+"""Access to registers and memory by commands in a stream of bytes.
+
+A command is a letter, four bytes of address and two bytes of count, little endian. ``R`` answers
+with as many words of 32 bits; ``W`` is followed by them and answers with `ACKNOWLEDGE`. The address
+is a multiple of four, and grows with every word. Any other letter is ignored, so that zeros bring
+both sides back into step.
+"""
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import stream
+from amaranth.lib.wiring import In, Out
+
+from tilewright.boards.axi_lite import SPACE_BITS, WordPort
+from tilewright.hw.component import Unit
+from tilewright.isa.instructions import ADDRESS_BITS
+from tilewright.isa.registers import REGISTER_BITS, REGISTER_BYTES
+
+READ, WRITE = ord("R"), ord("W")
+#: Answer to a write.
+ACKNOWLEDGE = 0x06
+#: Bit of an address that chooses the memory instead of the registers.
+MEMORY_BIT = 31
+_COUNT_BITS = 16
+_HEAD_BYTES = ADDRESS_BITS // 8 + _COUNT_BITS // 8
+
+
+class SerialBridge(Unit):
+    """Executes commands, one word at a time.
+
+    Attributes
+    ----------
+    received, sent
+        Bytes from and to the host.
+    registers
+        The accelerator's registers.
+    memory_address, memory_write, memory_word, memory_read
+        Byte address of a word of the memory; write this word in this cycle; what the word read two
+        cycles after its address was given.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "received": In(stream.Signature(unsigned(8))),
+                "sent": Out(stream.Signature(unsigned(8))),
+                "registers": Out(WordPort()),
+                "memory_address": Out(ADDRESS_BITS),
+                "memory_write": Out(1),
+                "memory_word": Out(REGISTER_BITS),
+                "memory_read": In(REGISTER_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the circuit."""
+        m = Module()
+        registers = self.registers
+        writes = Signal()
+        head = Signal(8 * _HEAD_BYTES)
+        address, left = head[:ADDRESS_BITS], head[ADDRESS_BITS:]
+        word = Signal(REGISTER_BITS)
+        count = Signal(range(_HEAD_BYTES + 1))
+        in_memory = address[MEMORY_BIT]
+        data = self.received.payload
+        m.d.comb += [
+            self.memory_address.eq(address[:MEMORY_BIT]),
+            self.memory_word.eq(word),
+            registers.aw.payload.eq(address[:SPACE_BITS]),
+            registers.ar.payload.eq(address[:SPACE_BITS]),
+            registers.w.payload.eq(word),
+        ]
+        with m.FSM():
+            with m.State("take letter"):
+                m.d.comb += self.received.ready.eq(1)
+                m.d.sync += [writes.eq(data == WRITE), count.eq(_HEAD_BYTES)]
+                with m.If(self.received.valid & ((data == READ) | (data == WRITE))):
+                    m.next = "take head"
+            with m.State("take head"):
+                m.d.comb += self.received.ready.eq(count != 0)
+                with m.If(self.received.valid & self.received.ready):
+                    m.d.sync += [head.eq(Cat(head[8:], data)), count.eq(count - 1)]
+                with m.If(count == 0):
+                    m.next = "begin word"
+            with m.State("begin word"):
+                m.d.sync += count.eq(REGISTER_BYTES)
+                with m.If(left == 0):
+                    m.next = "take letter"
+                    with m.If(writes):
+                        m.d.sync += word.eq(ACKNOWLEDGE)
+                        m.d.sync += count.eq(1)
+                        m.next = "send bytes"
+                with m.Elif(writes):
+                    m.next = "take word"
+                with m.Elif(in_memory):
+                    m.next = "wait for memory"
+                with m.Else():
+                    m.next = "ask register"
+            with m.State("take word"):
+                m.d.comb += self.received.ready.eq(count != 0)
+                with m.If(self.received.valid & self.received.ready):
+                    m.d.sync += [word.eq(Cat(word[8:], data)), count.eq(count - 1)]
+                with m.If(count == 0):
+                    m.next = "write register"
+                    with m.If(in_memory):
+                        m.next = "write memory"
+            with m.State("write memory"):
+                m.d.comb += self.memory_write.eq(1)
+                m.d.sync += [address.eq(address + REGISTER_BYTES), left.eq(left - 1)]
+                m.next = "begin word"
+            with m.State("write register"):
+                # The registers take address and word together.
+                m.d.comb += [registers.aw.valid.eq(1), registers.w.valid.eq(1)]
+                with m.If(registers.aw.ready & registers.w.ready):
+                    m.next = "await response"
+            with m.State("await response"):
+                m.d.comb += registers.b.ready.eq(1)
+                with m.If(registers.b.valid):
+                    m.d.sync += [address.eq(address + REGISTER_BYTES), left.eq(left - 1)]
+                    m.next = "begin word"
+            with m.State("wait for memory"):
+                m.next = "take memory"
+            with m.State("take memory"):
+                m.d.sync += word.eq(self.memory_read)
+                m.next = "send word"
+            with m.State("ask register"):
+                m.d.comb += registers.ar.valid.eq(1)
+                with m.If(registers.ar.ready):
+                    m.next = "take register"
+            with m.State("take register"):
+                m.d.comb += registers.r.ready.eq(1)
+                m.d.sync += word.eq(registers.r.payload)
+                with m.If(registers.r.valid):
+                    m.next = "send word"
+            with m.State("send word"):
+                m.d.sync += [address.eq(address + REGISTER_BYTES), left.eq(left - 1)]
+                m.next = "send bytes"
+            with m.State("send bytes"):
+                m.d.comb += [self.sent.valid.eq(1), self.sent.payload.eq(word[:8])]
+                with m.If(self.sent.ready):
+                    m.d.sync += [word.eq(word >> 8), count.eq(count - 1)]
+                    with m.If(count == 1):
+                        m.next = "begin word"
+                        with m.If(writes):
+                            m.next = "take letter"
+        return m
