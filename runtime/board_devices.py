@@ -16,18 +16,23 @@ from tilewright.runtime.board_machine import Machine, SimulatorMachine
 from tilewright.runtime.board_pynq import PynqAccess
 from tilewright.runtime.devices import AnyDevice, BoardDevice, Device
 from tilewright.runtime.remote_client import TOKEN_VARIABLE, RemoteAddress, RemoteMachine
+from tilewright.runtime.rtl_machine import RtlMachine
 
 
 @contextlib.contextmanager
-def open_machine(device: AnyDevice) -> Iterator[Machine]:
+def open_machine(device: AnyDevice, *, vcd: Path | None = None) -> Iterator[Machine]:
     """Make the machine of a device, for as long as the context lasts.
+
+    `vcd` is where the hardware's waveforms go; other devices have none.
 
     Raises
     ------
     TilewrightError
         If it cannot be reached, or runs no programs.
     """
-    machine = make_machine(device)
+    if vcd is not None and device is not Device.RTL:
+        raise InputError(f"device {device.value!r} has no waveforms, {Device.RTL.value!r} has")
+    machine = RtlMachine(vcd) if device is Device.RTL else make_machine(device)
     try:
         yield machine
     finally:
@@ -39,6 +44,8 @@ def make_machine(device: AnyDevice) -> Machine:
     match device:
         case Device.SIM:
             return SimulatorMachine()
+        case Device.RTL:
+            return RtlMachine()
         case Device.REFERENCE:
             raise InputError(f"device {device.value!r} runs no programs")
         case BoardDevice(folder=folder):

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from typing_extensions import Self
 
@@ -54,7 +55,12 @@ class CompiledModel:
         )
 
     def run(
-        self, inputs: Inputs, device: str = Device.SIM.value, *, progress: Progress | None = None
+        self,
+        inputs: Inputs,
+        device: str = Device.SIM.value,
+        *,
+        progress: Progress | None = None,
+        vcd: PathLike | None = None,
     ) -> RunResult:
         """Run the model once.
 
@@ -64,9 +70,11 @@ class CompiledModel:
             Arrays by input name, in the model's own layout and element type; or one array, where
             the model has one input.
         device
-            ``sim``, ``reference``, ``pynq`` on a board, or ``tcp://host:port``.
+            ``sim``, ``rtl``, ``reference``, ``pynq`` on a board, or ``tcp://host:port``.
         progress
             Called with the instructions executed so far and their total.
+        vcd
+            Where to write the waveforms of device ``rtl``.
 
         Raises
         ------
@@ -82,7 +90,7 @@ class CompiledModel:
             case Device.REFERENCE:
                 execution = Execution(values=evaluate(self.graph, arrays))
             case _:
-                with open_machine(target) as machine:
+                with open_machine(target, vcd=None if vcd is None else Path(vcd)) as machine:
                     execution = execute_steps(self.compiled, arrays, machine, progress)
         return RunResult(
             compiled=self.compiled,

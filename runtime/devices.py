@@ -15,6 +15,8 @@ class Device(Enum):
 
     #: The cycle-exact simulator.
     SIM = "sim"
+    #: The hardware itself, Verilated.
+    RTL = "rtl"
     #: The integer graph in numpy: what every other device must equal bit for bit.
     REFERENCE = "reference"
 
@@ -39,7 +41,7 @@ AnyDevice: TypeAlias = Device | BoardDevice | RemoteAddress
 _BOARD = "pynq"
 _BUILD_VARIABLE = "TILEWRIGHT_BITSTREAM"
 #: Names that scripts may use already, of devices that this version does not have.
-_PLANNED = ("rtl", "cpu", "opencl", "cuda")
+_PLANNED = ("cpu", "opencl", "cuda")
 
 
 def parse_device(name: str) -> AnyDevice:

@@ -11,12 +11,14 @@ from tilewright.compiler.graph import Array, Graph
 from tilewright.isa.assembly import assemble
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError, ProgramError, TilewrightError
-from tilewright.isa.program import MAGIC, Buffer, Program, check_config
+from tilewright.isa.program import MAGIC, Program, check_config
 from tilewright.isa.validator import validate
-from tilewright.runtime.devices import Device
+from tilewright.runtime.board_devices import open_machine
+from tilewright.runtime.board_machine import Patch, Region
+from tilewright.runtime.devices import AnyDevice, Device
 from tilewright.runtime.files import PathLike, read_file
 from tilewright.runtime.result import RunResult
-from tilewright.sim.simulator import Progress, simulate
+from tilewright.sim.simulator import Progress
 
 #: Suffix of assembly text.
 ASSEMBLY_SUFFIX = ".s"
@@ -108,30 +110,39 @@ def run_program(
     program: Program,
     inputs: Mapping[str, Array],
     *,
+    device: AnyDevice = Device.SIM,
     name: str = "program",
     progress: Progress | None = None,
+    vcd: Path | None = None,
 ) -> RunResult:
-    """Run a legal program on the simulator; inputs and outputs are the bytes of its buffers.
+    """Run a legal program; inputs and outputs are the bytes of its buffers.
 
-    Raises `InputError` where the inputs do not fit the buffers.
+    Raises `InputError` where the inputs do not fit the buffers, or the device runs no programs.
     """
     check_buffers(program, inputs)
     start = time.perf_counter()
-    dram = program.initial_dram()
-    for buffer in program.inputs:
-        dram[_place(buffer)] = np.ascontiguousarray(inputs[buffer.name]).reshape(-1).view(np.uint8)
-    result = simulate(program, dram, progress=progress)
+    patches = [
+        Patch(
+            address=buffer.address,
+            data=np.ascontiguousarray(inputs[buffer.name]).reshape(-1).view(np.uint8),
+        )
+        for buffer in program.inputs
+    ]
+    regions = [
+        Region(address=buffer.address, size_bytes=buffer.size_bytes) for buffer in program.outputs
+    ]
+    with open_machine(device, vcd=vcd) as machine:
+        result = machine.run(program, patches, regions, progress)
     return RunResult(
         compiled=_without_graph(program, name),
-        device=Device.SIM,
-        outputs={buffer.name: result.dram[_place(buffer)].copy() for buffer in program.outputs},
-        timelines=(result.timeline,),
+        device=device,
+        outputs={
+            buffer.name: data for buffer, data in zip(program.outputs, result.regions, strict=True)
+        },
+        timelines=() if result.timeline is None else (result.timeline,),
+        counters=() if result.counters is None else (result.counters,),
         wall_seconds=time.perf_counter() - start,
     )
-
-
-def _place(buffer: Buffer) -> slice:
-    return slice(buffer.address, buffer.address + buffer.size_bytes)
 
 
 def _without_graph(program: Program, name: str) -> CompiledGraph:

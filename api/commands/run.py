@@ -49,11 +49,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, reference, pynq on a board, or tcp://HOST:PORT (default: %(default)s)",
+        help="sim, rtl, reference, pynq on a board, or tcp://HOST:PORT (default: %(default)s)",
     )
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")
     parser.add_argument(
         "--trace", metavar="FILE.json", type=Path, help="write a trace for Perfetto"
+    )
+    parser.add_argument(
+        "--vcd", metavar="FILE.vcd", type=Path, help="write the waveforms of device rtl"
     )
 
 
@@ -65,7 +68,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             f"device {device.value!r} counts no cycles: there is nothing to report or to trace"
         )
     files = map(output_path, arguments.outputs)
-    check_outputs(arguments.json, arguments.report, arguments.trace, *files)
+    check_outputs(arguments.json, arguments.report, arguments.trace, arguments.vcd, *files)
     if is_program(arguments.model):
         result = _run_program(arguments, device, terminal)
     else:
@@ -84,13 +87,13 @@ def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Termi
     choose_outputs(compiled.graph.outputs, arguments.outputs)
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
     with terminal.stage(f"running on {device.value}") as progress:
-        return compiled.run(inputs, device.value, progress=progress)
+        return compiled.run(inputs, device.value, progress=progress, vcd=arguments.vcd)
 
 
 def _run_program(arguments: argparse.Namespace, device: AnyDevice, terminal: Terminal) -> RunResult:
     """Run a program without a model: assembly text or a program file."""
-    if device is not Device.SIM:
-        raise InputError(f"a program without a model runs on sim, not on {device.value}")
+    if device is Device.REFERENCE:
+        raise InputError(f"a program without a model does not run on {device.value}")
     program = load_program_file(arguments)
     choose_outputs([buffer.name for buffer in program.outputs], arguments.outputs)
     buffers = [
@@ -102,8 +105,15 @@ def _run_program(arguments: argparse.Namespace, device: AnyDevice, terminal: Ter
     else:
         terminal.message(f"no --input: random bytes with seed {arguments.seed}")
         inputs = random_buffers(program, arguments.seed)
-    with terminal.stage("running on sim") as progress:
-        return run_program(program, inputs, name=arguments.model.stem, progress=progress)
+    with terminal.stage(f"running on {device.value}") as progress:
+        return run_program(
+            program,
+            inputs,
+            device=device,
+            name=arguments.model.stem,
+            progress=progress,
+            vcd=arguments.vcd,
+        )
 
 
 def _print(result: RunResult, model: Path, terminal: Terminal) -> None:

@@ -102,14 +102,14 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
             "compile the model for the configuration that it shall run on",
         ),
         (
-            "run MODEL --device rtl",
-            "device 'rtl' is not available in this version",
-            "devices: sim, reference, pynq, tcp://HOST:PORT",
+            "run MODEL --device opencl",
+            "device 'opencl' is not available in this version",
+            "devices: sim, rtl, reference, pynq, tcp://HOST:PORT",
         ),
         (
             "compare MODEL --devices sim,cpu",
             "device 'cpu' is not available in this version",
-            "devices: sim, reference, pynq, tcp://HOST:PORT",
+            "devices: sim, rtl, reference, pynq, tcp://HOST:PORT",
         ),
         ("compare MODEL --devices ,", "name at least one device to compare", None),
         (
@@ -119,7 +119,7 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         ),
         (
             "run bad.s --device reference",
-            "a program without a model runs on sim, not on reference",
+            "a program without a model does not run on reference",
             None,
         ),
         (
