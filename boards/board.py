@@ -129,21 +129,19 @@ def check_ports(config: AcceleratorConfig, board: Board) -> None:
     ConfigError
         Names the field.
     """
-    if config.dram.size_bytes > board.memory.size_bytes:
-        raise ConfigError(
-            f"dram.size_bytes must be at most {board.memory.size_bytes} on {board.title},"
-            f" not {config.dram.size_bytes}"
-        )
-    if board.part.family not in MEMORY_PORTS:
-        return
-    port = MEMORY_PORTS[board.part.family]
-    if config.port_bits not in port.port_bits:
+    port = MEMORY_PORTS.get(board.part.family)
+    if port is not None and config.port_bits not in port.port_bits:
         raise ConfigError(
             f"port_bits must be {' or '.join(map(str, port.port_bits))} on {board.title},"
             f" not {config.port_bits}"
         )
-    if config.burst_beats > port.burst_beats:
+    if port is not None and config.burst_beats > port.burst_beats:
         raise ConfigError(
             f"burst_beats must be at most {port.burst_beats} on {board.title}"
             f" ({port.protocol}), not {config.burst_beats}"
+        )
+    if config.dram.size_bytes > board.memory.size_bytes:
+        raise ConfigError(
+            f"dram.size_bytes must be at most {board.memory.size_bytes} on {board.title},"
+            f" not {config.dram.size_bytes}"
         )
