@@ -13,7 +13,7 @@ from tilewright.isa.memories import Memory, memory_shape
 from tilewright.isa.presets import TINY
 from tilewright.isa.timing import STORE_DATA_CYCLES, STORE_START_CYCLES
 
-MEMORY_BYTES = 4096
+MEMORY_BYTES = 16_384
 CONFIGS = {
     "two entries per beat": TINY.replace(burst_beats=2),
     "one entry per beat": TINY.replace(block_in=8, block_out=8, burst_beats=4),
@@ -124,7 +124,7 @@ def test_rows_reach_memory(
     engine = StoreEngine(config)
     size = memory_shape(Memory.OUT, config).entry_bytes
     out = rng.integers(0, 256, (config.out_entries, size), dtype=np.uint8)
-    stores = draw(config, rng, 4)
+    stores = draw(config, rng, 12)
     record = record_engine(engine, stores, config)
     memory = MemoryModel(
         engine.port, lambda: not stalls or bool(rng.random() < 0.4), record.running
