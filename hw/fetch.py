@@ -15,6 +15,8 @@ from tilewright.isa.timing import fetch_burst_instructions
 
 #: Width of a number of instructions.
 COUNT_BITS = 32
+#: Sides of the buffer.
+_PORTS = ("write", "read")
 
 
 class Fetch(Unit):
@@ -104,8 +106,8 @@ class Fetch(Unit):
         width = 8 * min(self._bytes, config.port_bytes)
         level = Signal(range(config.fetch_entries + 1))
         arrived = Signal(range(per_beat + 1))
-        write_bank, write_entry = Signal(range(banks)), Signal(range(depth))
-        read_bank, read_entry = Signal(range(banks)), Signal(range(depth))
+        write_bank, read_bank = (Signal(range(banks), name=f"{port}_bank") for port in _PORTS)
+        write_entry, read_entry = (Signal(range(depth), name=f"{port}_entry") for port in _PORTS)
         valid = self.port.r.valid
         words = []
         for bank in range(banks):
