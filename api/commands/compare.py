@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--devices",
         metavar="DEV,DEV",
-        default=",".join(device.value for device in Device),
+        default=f"{Device.SIM.value},{Device.REFERENCE.value}",
         help="names separated by commas (default: %(default)s)",
     )
 

@@ -12,6 +12,7 @@ from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.devices import Device
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import compile_model, load
+from tilewright.sim.rtl_build import ToolError, find_toolchain
 
 QUICK = (
     "mnist_cnn_qdq_u8s8.onnx",
@@ -25,6 +26,8 @@ QUICK = (
 )
 LONG = "mobilenet_v2_1.0_224_ptq.tflite"
 OTHER_DEVICES = [device for device in Device if device is not Device.REFERENCE]
+#: Networks that also run on the hardware in every test run.
+ON_HARDWARE = ("resnet8_cifar10_int8.tflite", "kws_dscnn_int8.tflite")
 
 #: The least share of the array-shape bound that must be reached on preset pynq.
 LEAST_SHARE = {
@@ -36,16 +39,41 @@ LEAST_SHARE = {
 
 def assert_equal_bits(compiled: CompiledModel, inputs: object, device: Device) -> None:
     expected = compiled.run(inputs, Device.REFERENCE.value).outputs
-    found = compiled.run(inputs, device.value).outputs
+    result = compiled.run(inputs, device.value)
+    assert result.stats.cycles == compiled.run(inputs, Device.SIM.value).stats.cycles
+    found = result.outputs
     assert list(found) == list(expected)
     for name, values in expected.items():
         assert found[name].dtype == values.dtype
         np.testing.assert_array_equal(found[name], values)
 
 
-@pytest.mark.parametrize("device", OTHER_DEVICES)
-@pytest.mark.parametrize("name", [*QUICK, pytest.param(LONG, marks=pytest.mark.slow)])
+def cases() -> list[object]:
+    """Every network on every device; the long ones marked slow."""
+    return [
+        pytest.param(
+            name,
+            device,
+            marks=[pytest.mark.slow]
+            if name == LONG or (device is Device.RTL and name not in ON_HARDWARE)
+            else [],
+        )
+        for name in (*QUICK, LONG)
+        for device in OTHER_DEVICES
+    ]
+
+
+def require_tools(device: Device) -> None:
+    if device is Device.RTL:
+        try:
+            find_toolchain()
+        except ToolError as error:
+            pytest.skip(f"{error}: {error.hint}")
+
+
+@pytest.mark.parametrize(("name", "device"), cases())
 def test_every_device_yields_the_same_bits(shared_models: Path, name: str, device: Device) -> None:
+    require_tools(device)
     compiled = compile_model(load(shared_models / "models" / name), PRESETS["pynq"])
     for seed in range(2):
         assert_equal_bits(compiled, random_inputs(compiled.graph, seed), device)
