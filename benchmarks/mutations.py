@@ -65,11 +65,11 @@ FAULTS = (
         tests=EXACTNESS,
     ),
     Fault(
-        name="load: top padding one row short",
-        file="load_writer.py",
-        right="(y >= task.top)",
-        wrong="(y + 1 >= task.top)",
-        tests=EXACTNESS,
+        name="load: bottom padding left out",
+        file="load.py",
+        right="task.height.eq(bottom + current.pad_bottom)",
+        wrong="task.height.eq(bottom)",
+        tests="tests/hw/test_load.py",
     ),
     Fault(
         name="load and store: a row is cut one beat too late",
