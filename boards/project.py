@@ -20,7 +20,7 @@ from tilewright.boards.ecp5_clock import find_pll
 from tilewright.boards.hwh import hardware_description
 from tilewright.boards.parts import Family, check_fit
 from tilewright.boards.toolchains import Toolchain
-from tilewright.boards.ulx3s import ulx3s_verilog
+from tilewright.boards.ulx3s import ulx3s_rtlil
 from tilewright.boards.vivado import STEM
 from tilewright.boards.zynq import TOP_NAME, board_verilog
 from tilewright.isa.config import AcceleratorConfig
@@ -147,7 +147,7 @@ def make_project(board: Board, config: AcceleratorConfig, toolchain: Toolchain) 
         case Toolchain.TRELLIS:
             pll = find_pll(board.reference_mhz, config.clock_mhz)
             files = {
-                f"{STEM}.v": ulx3s_verilog(config, pll, TOP_NAME),
+                f"{STEM}.il": ulx3s_rtlil(config, pll, TOP_NAME),
                 f"{STEM}.lpf": trellis.CONSTRAINTS,
                 trellis.SCRIPT_NAME: trellis.script(config, board, STEM, TOP_NAME),
             }

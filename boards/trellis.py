@@ -36,7 +36,7 @@ yosys=$$(tool yosys)
 nextpnr=$$(tool nextpnr-ecp5)
 ecppack=$$(tool ecppack)
 
-"$$yosys" -q -p "read_verilog -sv $stem.v; synth_ecp5 -abc9 -top $top -json $stem.json"
+"$$yosys" -q -p "read_rtlil $stem.il; synth_ecp5 -top $top -json $stem.json"
 "$$nextpnr" --85k --package CABGA381 --speed 6 --json $stem.json --lpf $stem.lpf \\
     --textcfg $stem.config --freq $mhz --report timing.json
 "$$ecppack" --compress $stem.config $stem.bit

@@ -1,6 +1,6 @@
 """The accelerator on an ULX3S: a memory of block RAM, reached over the USB serial port."""
 
-from amaranth.back import verilog
+from amaranth.back import rtlil  # type: ignore[attr-defined]
 from amaranth.hdl import ClockDomain, ClockSignal, Const, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -82,7 +82,7 @@ class Ulx3sTop(Unit):
         m.d.start += ResetSignal().eq(waited != _RESET_CYCLES)
 
 
-def ulx3s_verilog(config: AcceleratorConfig, pll: Ecp5Pll, name: str) -> str:
-    """Write the design as one file."""
-    text: str = verilog.convert(Ulx3sTop(config, pll), name=name, strip_internal_attrs=True)
+def ulx3s_rtlil(config: AcceleratorConfig, pll: Ecp5Pll, name: str) -> str:
+    """Write the design in yosys's own language, which it reads sooner than Verilog."""
+    text: str = rtlil.convert(Ulx3sTop(config, pll), name=name)
     return text

@@ -184,8 +184,10 @@ def test_a_clock_that_no_pll_makes_is_refused(mhz: float) -> None:
 def test_ulx3s_project_names_its_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = ULX3S.config.replace(**{f"block_{side}": 4 for side in ("in", "out")})
     project = make_project(ULX3S, config, Toolchain.TRELLIS)
-    (head,) = re.findall(r"^module tilewright_top\((.*)\);", project.files["tilewright.v"], re.M)
-    ports = set(head.replace(" ", "").split(","))
+    design = project.files["tilewright.il"].partition("\nmodule \\tilewright_top\n")[2]
+    top = design.partition("\nend\n")[0]
+    ports = set(re.findall(r"^  wire .*(?:in|out)put \d+ +\\(\w+)$", top, re.MULTILINE))
+    assert len(ports) == 3
     assert set(re.findall(r'LOCATE COMP "(\w+)"', project.files["tilewright.lpf"])) == ports
     project.write(tmp_path)
     log = tmp_path / "calls"
