@@ -37,6 +37,9 @@ def dequantize_linear(state: OnnxTranslation, node: OnnxNode) -> None:
     _require_unblocked(node)
     if node.inputs and node.inputs[0] in state.constants:
         axes = state.constants[node.inputs[0]].ndim
+        if not axes:  # an attribute-like number, such as the value of a Pad
+            state.set_constant(node, state.dequantized_number(node))
+            return
         axis = node.integer("axis", 1)
         state.finish_dequantized_constant(node, axis % axes if axes and -axes <= axis else axis)
         return

@@ -177,6 +177,12 @@ class OnnxTranslation:
         self.finish(node, DequantizeWeights(axis=axis), self._constant_operands(node, 0))
         self._constant_tensors.add(self._tensors[self.output(node)])
 
+    def dequantized_number(self, node: OnnxNode) -> Array:
+        """Return the real number that a node makes of a constant without axes."""
+        zero_point = self.zero_point(node, 2)[0] if self.has_input(node, 2) else 0
+        steps = int(self.constant(node, 0)) - zero_point
+        return np.asarray(np.float32(steps) * np.float32(self.scale(node, 1)))
+
     def dequantized_bias(self, node: OnnxNode, index: int, scales: tuple[int, int]) -> str:
         """Return an int32 bias as real numbers; its scale is the product of the two at `scales`."""
         if self.constant(node, index).dtype != np.int32:

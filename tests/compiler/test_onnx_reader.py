@@ -334,6 +334,19 @@ def test_movement_is_exact(
     assert steps(model, {"x": reals(rng, 1, 4, 6, 5)}, run_onnxruntime, X.scale).max() == 0
 
 
+def test_a_padding_value_may_be_dequantised(
+    rng: np.random.Generator, run_onnxruntime: RunOnnxruntime
+) -> None:
+    """As quantisation tools leave it behind."""
+    network = Network()
+    x = network.quantized_input("x", X)
+    value = network.dequantize(network.constant("v", np.uint8(130)), "value", X)
+    pads = constants(network, p=[0, 1, 0, 2, 0, 0, 3, 0])
+    network.finish(network.node("Pad", [x, *pads, value], "m"), X)
+    model = network.model({"x": (1, 4, 6, 5)})
+    assert steps(model, {"x": reals(rng, 1, 4, 6, 5)}, run_onnxruntime, X.scale).max() == 0
+
+
 @pytest.mark.parametrize(
     "case", ["Transpose", "Slice", "Pad", "Concat", "Identity", "Dropout", "MaxPool"]
 )
