@@ -28,7 +28,8 @@ def task_layout(config: AcceleratorConfig) -> data.StructLayout:
     """What the write stage has to know of an instruction.
 
     A row spans x from 0 to `width`, data lies from `left` to `right`; a plane spans y from 0 to
-    `height`, data lies from `top` to `bottom`. Positions count bytes modulo the longest burst.
+    `height`, data lies from `top` to `bottom`. Where it starts at 0 a flag says so; `left` is 0,
+    too, where there is none. Positions count bytes modulo the longest burst.
     """
     load = instruction_layout(Load, config)
     position = unsigned((config.burst_bytes - 1).bit_length())
@@ -36,6 +37,8 @@ def task_layout(config: AcceleratorConfig) -> data.StructLayout:
         {
             **{name: load[name].shape for name in ("memory", "dst", "planes", "signal")},
             "pad_value": unsigned(8),
+            "starts_at_left": unsigned(1),
+            "starts_at_top": unsigned(1),
             "left": load["pad_left"].shape,
             "top": load["pad_top"].shape,
             **{name: unsigned(_PADDED_BITS) for name in ("right", "width", "bottom", "height")},
@@ -58,6 +61,28 @@ class WriteBus(wiring.Signature):
                 "data": Out(config.port_bits),
             }
         )
+
+
+class _Position:
+    """A column or a row, kept such that all comparisons are for equality, and with registers."""
+
+    def __init__(self, name: str) -> None:
+        #: The next column or row.
+        self.following = Signal(_PADDED_BITS, init=1, name=f"following_{name}")
+        self._first = Signal(init=1, name=f"first_{name}")
+        self._inside = Signal(name=f"inside_{name}")
+
+    def is_data(self, starts: Value) -> Value:
+        """Whether data lies here, if it `starts` at 0 or not."""
+        return Mux(self._first, starts, self._inside)
+
+    def move(self, m: Module, ends: Value, inside: Value) -> None:
+        """Move on to the next one, where data lies or not, or back to 0."""
+        m.d.sync += [
+            self.following.eq(Mux(ends, 1, self.following + 1)),
+            self._first.eq(ends),
+            self._inside.eq(inside),
+        ]
 
 
 class LoadWriter(Unit):
@@ -108,7 +133,8 @@ class LoadWriter(Unit):
         """Build the circuit."""
         m = Module()
         task = self.task.payload
-        x, y = Signal(_PADDED_BITS), Signal(_PADDED_BITS)
+        x, y = _Position("x"), _Position("y")
+        in_columns, in_rows = Signal(name="in_columns"), Signal(name="in_rows")
         plane = Signal(EXTENT_BITS)
         part = Signal.like(self.write.part)
         entry = Signal(self._config.scratch_index_bits)
@@ -118,12 +144,14 @@ class LoadWriter(Unit):
             Signal(name=f"ends_{name}") for name in ("part", "entry", "row", "plane")
         )
         m.d.comb += [
-            is_data.eq((x >= task.left) & (x < task.right) & (y >= task.top) & (y < task.bottom)),
+            in_columns.eq(x.is_data(task.starts_at_left)),
+            in_rows.eq(y.is_data(task.starts_at_top)),
+            is_data.eq(in_columns & in_rows),
             step.eq(self.task.valid & (~is_data | self.present)),
             ends_part.eq(part + 1 == parts),
             ends_entry.eq(~is_data | ends_part),
-            ends_row.eq(ends_entry & (x + 1 == task.width)),
-            ends_plane.eq(ends_row & (y + 1 == task.height)),
+            ends_row.eq(ends_entry & (x.following == task.width)),
+            ends_plane.eq(ends_row & (y.following == task.height)),
             self.stepping.eq(step),
             self.task_done.eq(step & ends_plane & (plane + 1 == task.planes)),
             self.task.ready.eq(self.task_done),
@@ -133,12 +161,20 @@ class LoadWriter(Unit):
             m.d.sync += [
                 part.eq(Mux(ends_entry, 0, part + 1)),
                 entry.eq(Mux(self.task_done, 0, entry + ends_entry)),
-                x.eq(Mux(ends_row, 0, x + ends_entry)),
-                y.eq(Mux(ends_plane, 0, y + ends_row)),
                 plane.eq(Mux(self.task_done, 0, plane + ends_plane)),
             ]
-        ends_data_row = ends_part & (x + 1 == task.right)
-        position = self._follow(m, step_bytes, ends_data_row, y + 1 == task.bottom)
+            with m.If(ends_entry):
+                x.move(
+                    m,
+                    ends_row,
+                    Mux(in_columns, x.following != task.right, x.following == task.left),
+                )
+            with m.If(ends_row):
+                y.move(
+                    m, ends_plane, Mux(in_rows, y.following != task.bottom, y.following == task.top)
+                )
+        ends_data_row = ends_part & (x.following == task.right)
+        position = self._follow(m, step_bytes, ends_data_row, y.following == task.bottom)
         self._write(m, step, is_data, position, part, entry)
         return m
 

@@ -10,9 +10,9 @@ from tilewright.hw.component import Unit
 
 
 class Queue(Unit):
-    """Queue of `depth` entries in distributed memory, read without delay.
+    """Queue of `depth` entries in distributed memory, the first of them in a register as well.
 
-    `level` counts the entries; both handshakes depend on registers only.
+    `level` counts the entries; both handshakes and what is read depend on registers only.
 
     Attributes
     ----------
@@ -43,7 +43,8 @@ class Queue(Unit):
         write_port = storage.write_port()
         read_port = storage.read_port(domain="comb")
         tail = Signal(range(self._depth))
-        head = Signal(range(self._depth))
+        second = Signal(range(self._depth), init=1 % self._depth)
+        first = Signal(self._shape, reset_less=True)
         written = Signal()
         taken = Signal()
         m.d.comb += [
@@ -54,12 +55,16 @@ class Queue(Unit):
             write_port.en.eq(written),
             write_port.addr.eq(tail),
             write_port.data.eq(self.write.payload),
-            read_port.addr.eq(head),
-            self.read.payload.eq(read_port.data),
+            read_port.addr.eq(second),
+            self.read.payload.eq(first),
         ]
         m.d.sync += self.level.eq(self.level + written - taken)
         with m.If(written):
             m.d.sync += tail.eq(Mux(tail == self._depth - 1, 0, tail + 1))
         with m.If(taken):
-            m.d.sync += head.eq(Mux(head == self._depth - 1, 0, head + 1))
+            m.d.sync += second.eq(Mux(second == self._depth - 1, 0, second + 1))
+        with m.If(written & (self.level == taken)):
+            m.d.sync += first.eq(self.write.payload)
+        with m.Elif(taken):
+            m.d.sync += first.eq(read_port.data)
         return m

@@ -254,9 +254,7 @@ def store_stream_rules(rules: Rules, engine: Any) -> None:
     rules.check_stream("a beat", engine.port.w)
     for name, depth in (("addresses", 2), ("beats", 4)):
         level = rules.watch(f"{name}.level", range(depth + 1))
-        head, tail = (rules.watch(f"{name}.{end}", range(depth)) for end in ("head", "tail"))
         rules.check("no more entries than room", level <= depth)
-        rules.check("tail is level behind head", tail == (head + level) % depth)
 
 
 def control_rules(rules: Rules, control: Any) -> None:
