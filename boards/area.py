@@ -164,16 +164,18 @@ def measure_area(config: AcceleratorConfig, target: Target, tool: Tool | None = 
         If Yosys is missing or fails.
     """
     tool = tool or find_yosys()
-    script = f"read_rtlil top.il\n{target.command}\ntee -o area.json stat -json\n"
-    inputs = {"top.il": accelerator_rtlil(config), "area.ys": script}
-    text, from_cache = cached_run(tool, ["-q", "-s", "area.ys"], inputs, "area.json")
+    top, from_cache = map_unit(accelerator_rtlil(config), target, tool)
     return AreaReport(
-        config=config,
-        target=target,
-        tool=tool.version,
-        top=read_statistics(text),
-        from_cache=from_cache,
+        config=config, target=target, tool=tool.version, top=top, from_cache=from_cache
     )
+
+
+def map_unit(text: str, target: Target, tool: Tool) -> tuple[Unit, bool]:
+    """Map a circuit in RTLIL, whose top module is `TOP`; say whether it comes from the cache."""
+    script = f"read_rtlil top.il\n{target.command}\ntee -o area.json stat -json\n"
+    inputs = {"top.il": text, "area.ys": script}
+    statistics, from_cache = cached_run(tool, ["-q", "-s", "area.ys"], inputs, "area.json")
+    return read_statistics(statistics), from_cache
 
 
 def read_statistics(text: str) -> Unit:
