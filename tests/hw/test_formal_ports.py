@@ -467,4 +467,6 @@ def test_a_fault_is_found(tmp_path: Path, name: str, old: str, new: str, rule: s
 def test_a_fault_of_the_write_stage_is_found(tmp_path: Path) -> None:
     module = faulty_writer("self.read & (ends_row | (following[:", "self.read & ((following[:")
     outcome = CASES["load"].prove(tmp_path, module).search(FAULT_CYCLES)
-    assert "what is asked for has room" in outcome.broken, outcome.log
+    # A beat stays in the buffer: which of the two rules the solver breaks first is its choice.
+    found = {"what is asked for has room", "nothing is left over"}.intersection(outcome.broken)
+    assert found, outcome.log
