@@ -1,6 +1,6 @@
 """Schedule of a convolution on the array: loads, products, requantisation, stores, tile by tile."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -127,26 +127,28 @@ class MatrixSchedule:
         )
 
     def _shape(self) -> MatrixShape:
-        packed = self.packed
-        per_in, per_out = self._per_in, self._per_out
-        widest = self.source.blocks
-        if not packed.dense:
-            spans = [_input_span(block) for block in packed.blocks]
-            widest = max(
-                max(last for _, last in spans[begin : begin + per_out]) // per_in
-                - min(first for first, _ in spans[begin : begin + per_out]) // per_in
-                + 1
-                for begin in range(0, len(spans), per_out)
-            )
+        packed, per_out = self.packed, self._per_out
         return MatrixShape(
             window=replace(self.kernel.window, pad_value=0),
             source=self.source,
             output=self.output,
             products=max(len(block.positions) for block in packed.blocks),
             all_products=packed.products,
-            in_blocks=widest,
-            divisible=packed.dense,
+            spans=()
+            if packed.dense
+            else tuple(
+                self._layout_span(packed.blocks[begin : begin + per_out])
+                for begin in range(0, len(packed.blocks), per_out)
+            ),
             residual=self.kernel.residual is not None,
+        )
+
+    def _layout_span(self, blocks: Sequence[BlockProducts]) -> tuple[int, int]:
+        """First and last layout block of input channels that some output blocks read."""
+        inputs = [block.positions[:, 0] for block in blocks]
+        return (
+            int(min(one.min() for one in inputs)) // self._per_in,
+            int(max(one.max() for one in inputs)) // self._per_in,
         )
 
     def _channel_begins(self) -> range:
@@ -172,9 +174,7 @@ class MatrixSchedule:
         end = min(begin + self.tiling.out_blocks, self.output.blocks)
         blocks = self.packed.blocks[begin * self._per_out : end * self._per_out]
         if not self.packed.dense:
-            spans = [_input_span(block) for block in blocks]
-            first = min(span[0] for span in spans) // self._per_in
-            last = max(span[1] for span in spans) // self._per_in
+            first, last = self._layout_span(blocks)
             return tuple(self._split(first, last + 1 - first, blocks))
         result: list[_Pass] = []
         for first in range(0, self.source.blocks, self.tiling.in_blocks):
@@ -273,8 +273,3 @@ class MatrixSchedule:
                 gemm_loop(tile.columns, dst=self._per_out, src=stride_columns * self._per_in),
             ),
         )
-
-
-def _input_span(block: BlockProducts) -> tuple[int, int]:
-    """First and last input block of `block_in` channels that an output block reads."""
-    return int(block.positions[:, 0].min()), int(block.positions[:, 0].max())

@@ -45,11 +45,22 @@ class MatrixShape:
     products: int
     #: Products of all blocks per output pixel.
     all_products: int
-    #: Blocks of input channels that one block of output channels reads.
-    in_blocks: int
-    #: Products of one pass can be any subset of the input blocks.
-    divisible: bool
+    #: First and last input layout block that each output layout block reads; empty where all read
+    #: all, so that a pass can take any of them.
+    spans: tuple[tuple[int, int], ...]
     residual: bool
+
+    def in_blocks(self, out_blocks: int) -> int:
+        """Return the most input blocks that a tile of so many output blocks reads."""
+        if not self.spans:
+            return self.source.blocks
+        tiles = (
+            self.spans[begin : begin + out_blocks]
+            for begin in range(0, len(self.spans), out_blocks)
+        )
+        return max(
+            max(last for _, last in tile) - min(first for first, _ in tile) + 1 for tile in tiles
+        )
 
 
 #: Bands of rows that a plane is cut to at least where kernels take turns.
@@ -101,9 +112,10 @@ def _candidates(
     per_block = config.layout_block // config.block_out
     most_rows = streamed_rows(height) if streamed else height
     out_entries = streamed_entries(config) if streamed else config.out_entries
-    in_counts = parts(shape.in_blocks) if shape.divisible else [shape.in_blocks]
     for columns in parts(width, most=8):
         for out_blocks in parts(shape.output.blocks):
+            whole = shape.in_blocks(out_blocks)
+            in_counts = [whole] if shape.spans else parts(whole)
             room = min(config.acc_bank_entries, out_entries) // (out_blocks * per_block)
             largest = min(most_rows, room // columns, MAX_EXTENT // columns)
             for rows in parts(height, most=12, largest=largest):
@@ -153,21 +165,19 @@ def _count(shape: MatrixShape, tiling: MatrixTiling, config: AcceleratorConfig) 
     """Return the counts of a tiling, or None where a tile does not fit."""
     output = shape.output
     out_entries = tiling.out_blocks * (config.layout_block // config.block_out)
-    uops = -(-shape.products * tiling.in_blocks // shape.in_blocks)
+    in_blocks = shape.in_blocks(tiling.out_blocks)
+    uops = -(-shape.products * tiling.in_blocks // in_blocks)
     splits = product_parts(uops, out_entries, config)
     if splits is None:
         return None
-    source_blocks = tiling.in_blocks
-    if not shape.divisible:
-        source_blocks = min(shape.source.blocks, source_blocks * tiling.out_blocks)
     rows = shape.window.span(0, 0, tiling.rows, 1 << 30).reach
     columns = shape.window.span(1, 0, tiling.columns, 1 << 30).reach
-    slices = -(-shape.in_blocks // tiling.in_blocks)
+    slices = -(-in_blocks // tiling.in_blocks)
     counts = _Counts(
         source_rows=rows,
         source_columns=columns,
-        source_blocks=source_blocks,
-        inp=rows * columns * source_blocks * (config.layout_block // config.block_in),
+        source_blocks=tiling.in_blocks,
+        inp=rows * columns * tiling.in_blocks * (config.layout_block // config.block_in),
         wgt=out_entries * -(-uops // splits),
         results=tiling.rows * tiling.columns * out_entries,
         positions=-(-output.shape.height // tiling.rows) * -(-output.shape.width // tiling.columns),
@@ -278,7 +288,7 @@ def product_parts(products: int, out_entries: int, config: AcceleratorConfig) ->
 
 def _misfit(shape: MatrixShape, config: AcceleratorConfig) -> str:
     """Say which scratchpad the smallest tile does not fit."""
-    in_blocks = 1 if shape.divisible else shape.in_blocks
+    in_blocks = shape.in_blocks(1) if shape.spans else 1
     per_in = config.layout_block // config.block_in
     rows = shape.window.span(0, 0, 1, 1 << 30).reach
     columns = shape.window.span(1, 0, 1, 1 << 30).reach
