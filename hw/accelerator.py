@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.axi import LENGTH_BITS
@@ -111,6 +111,11 @@ class Accelerator(Unit):
         core = Core(self.config)
         m.submodules.control = control = ControlRegisters(self.config)
         m.submodules.core = ResetInserter(control.reset)(core)
+        # A register: the watchdog need not be exact, and a long path ends here.
+        progress = Signal()
+        m.d.sync += progress.eq(
+            Cat(core.dispatched, core.started, core.finished, core.active & core.busy).any()
+        )
         self._connect_control(m, control)
         self._connect_read(m, "m_axi_fetch", core.fetch)
         self._connect_read(m, "m_axi_load", core.load)
@@ -122,9 +127,7 @@ class Accelerator(Unit):
             control.running.eq(core.running),
             control.done.eq(core.done),
             control.cycle.eq(core.cycle),
-            control.progress.eq(
-                Cat(core.dispatched, core.started, core.finished, core.active & core.busy).any()
-            ),
+            control.progress.eq(progress),
             self.interrupt.eq(control.interrupt),
         ]
         for engine in Engine:
