@@ -72,7 +72,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The node as an error message names it, in the words of the model file if they are known."""
+        """Name the node as error messages do: in the words of the model file, if they are known."""
         return self.source or f"node {self.name!r} ({type(self.op).__name__})"
 
 
