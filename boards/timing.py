@@ -16,7 +16,7 @@ PART: Part = LFE5U_85F
 _PART_OPTIONS = ("--85k", "--package", "CABGA381", "--speed", "6")
 _TOP = "serial_pins"
 #: What nextpnr works towards.
-GOAL_MHZ = 100
+GOAL_MHZ = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
