@@ -146,6 +146,18 @@ class Emitter:
             self._append_load(load, part, None)
         return span
 
+    def load_part(self, memory: Memory, data: bytes, first: int, count: int) -> tuple[Span, int]:
+        """Bring `count` entries of a constant on chip, from entry `first` on.
+
+        The whole constant is loaded where it fits half of the scratchpad. Returns the span and the
+        place of the first entry in it.
+        """
+        shape = memory_shape(memory, self.config)
+        if len(data) // shape.entry_bytes <= shape.entries // 2:
+            return self.load_constant(memory, data), first
+        part = data[first * shape.entry_bytes : (first + count) * shape.entry_bytes]
+        return self.load_constant(memory, part), 0
+
     def load_uops(self, cls: type[AnyUop], values: npt.ArrayLike) -> Span:
         """Bring micro-ops, given as rows of their fields, on chip, unless they are there."""
         memory = Memory.GUOP if cls is GemmUop else Memory.VUOP

@@ -46,15 +46,39 @@ def tiles(
             )
 
 
-def padding_of(tile: Tile, entries_per_pixel: int, value: int) -> Padding:
-    """Return the padding of a tile's source part, columns counted in scratchpad entries."""
-    return Padding(
-        left=tile.source_columns.pad_before * entries_per_pixel,
-        right=tile.source_columns.pad_after * entries_per_pixel,
-        top=tile.source_rows.pad_before,
-        bottom=tile.source_rows.pad_after,
-        value=value,
+def source_of(
+    tile: Tile,
+    tensor: BlockedTensor,
+    *,
+    group: int,
+    block: int,
+    blocks: int,
+    entry_bytes: int,
+    pad_value: int,
+) -> tuple[DramRegion, Padding]:
+    """Return what a tile reads of some blocks of its source, and the padding around it."""
+    rows, columns = tile.source_rows, tile.source_columns
+    entries_per_pixel = tensor.pixel_bytes // entry_bytes
+    padding = Padding(
+        left=columns.pad_before * entries_per_pixel,
+        right=columns.pad_after * entries_per_pixel,
+        top=rows.pad_before,
+        bottom=rows.pad_after,
+        value=pad_value,
     )
+    region = tile_region(
+        tensor,
+        group=group,
+        block=block,
+        blocks=blocks,
+        row=min(rows.begin, tensor.shape.height - 1),
+        rows=rows.count,
+        column=min(columns.begin, tensor.shape.width - 1),
+        columns=columns.count,
+        entry_bytes=entry_bytes,
+        merge=not padding.any,
+    )
+    return region, padding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,13 @@ from tilewright.compiler.lowering.costs import (
     store_cycles,
 )
 from tilewright.compiler.lowering.emitter import MAX_EXTENT, Emitter
-from tilewright.compiler.lowering.geometry import Place, Tile, padding_of, tiles
+from tilewright.compiler.lowering.geometry import Place, Tile, source_of, tiles
 from tilewright.compiler.lowering.kernels import LaneKernel
 from tilewright.compiler.lowering.loops import vector_loop
 from tilewright.compiler.lowering.parameters import (
     coefficient_entries,
     splat,
 )
-from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.scales import ScaleTable
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
@@ -32,7 +31,7 @@ from tilewright.compiler.lowering.tiling import (
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import Vector, VectorLoop, VectorOperation, VectorUop
-from tilewright.isa.memories import Memory, memory_shapes
+from tilewright.isa.memories import Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,45 +172,33 @@ class LaneSchedule:
     ) -> Span:
         """Load the part of a source that a tile reads, padding included."""
         source, tensor = self.kernel.sources[number], self.sources[number]
-        rows, columns = place.tile.source_rows, place.tile.source_columns
-        padding = padding_of(place.tile, self._per_pixel, self.kernel.window.pad_value)
-        region = tile_region(
+        region, padding = source_of(
+            place.tile,
             tensor,
             group=place.group,
             block=source.block + place.block,
             blocks=place.blocks,
-            row=min(rows.begin, tensor.shape.height - 1),
-            rows=rows.count,
-            column=min(columns.begin, tensor.shape.width - 1),
-            columns=columns.count,
             entry_bytes=self.config.lane_entry_bytes,
-            merge=not padding.any,
+            pad_value=self.kernel.window.pad_value,
         )
         key = (emitter.kernel, number, place.group, place.block, place.tile.row, place.tile.column)
         return emitter.load_tile(Memory.VEC, key, region, padding, pinned)
 
     def _load_prm(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the parameters of all channels at once, or of the tile's where that is too much."""
-        data = self._scales.data
-        entry = memory_shapes(self.config)[Memory.PRM].entry_bytes
-        if not self._scales.per_channel or len(data) // entry <= self.config.prm_entries // 2:
-            first = place.block * self._per_pixel if self._scales.per_channel else 0
-            return emitter.load_constant(Memory.PRM, data), first
-        first = place.block * self._per_pixel * entry
-        size = place.blocks * self._per_pixel * entry
-        return emitter.load_constant(Memory.PRM, data[first : first + size]), 0
+        if not self._scales.per_channel:
+            return emitter.load_constant(Memory.PRM, self._scales.data), 0
+        first, count = place.block * self._per_pixel, place.blocks * self._per_pixel
+        return emitter.load_part(Memory.PRM, self._scales.data, first, count)
 
     def _load_coefficients(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the coefficients of all channels, or of the tile's where that is too much."""
-        data = self._coefficients
-        entry = memory_shapes(self.config)[Memory.COEF].entry_bytes
-        per_block = self._taps * self._per_pixel
         if not self._coef_per_channel:
-            return emitter.load_constant(Memory.COEF, data[: self._taps * entry]), 0
-        if len(data) // entry <= self.config.coef_entries // 2:
-            return emitter.load_constant(Memory.COEF, data), place.block * per_block
-        first, size = place.block * per_block * entry, place.blocks * per_block * entry
-        return emitter.load_constant(Memory.COEF, data[first : first + size]), 0
+            shared = self._coefficients[: self._taps * self.config.coef_entry_bytes]
+            return emitter.load_constant(Memory.COEF, shared), 0
+        per_block = self._taps * self._per_pixel
+        first, count = place.block * per_block, place.blocks * per_block
+        return emitter.load_part(Memory.COEF, self._coefficients, first, count)
 
     @property
     def _taps(self) -> int:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tilewright.compiler.lowering.emitter import Emitter
-from tilewright.compiler.lowering.geometry import Place, Tile, padding_of, tiles
+from tilewright.compiler.lowering.geometry import Place, Tile, source_of, tiles
 from tilewright.compiler.lowering.kernels import MatrixKernel
 from tilewright.compiler.lowering.loops import gemm_loop
 from tilewright.compiler.lowering.products import BlockProducts, pack_weights
-from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.runs import Run, SourceTile, group_runs
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
@@ -217,19 +216,15 @@ class MatrixSchedule:
         self, emitter: Emitter, group: int, tile: Tile, one: _Pass, acc: Span, *, accumulate: bool
     ) -> None:
         wgt = emitter.load_constant(Memory.WGT, one.weights)
-        padding = padding_of(tile, self._per_in, self.kernel.window.pad_value)
         rows, columns = tile.source_rows, tile.source_columns
-        region = tile_region(
+        region, padding = source_of(
+            tile,
             self.source,
             group=group,
             block=one.in_begin,
             blocks=one.in_count,
-            row=min(rows.begin, self.source.shape.height - 1),
-            rows=rows.count,
-            column=min(columns.begin, self.source.shape.width - 1),
-            columns=columns.count,
             entry_bytes=self.config.inp_entry_bytes,
-            merge=not padding.any,
+            pad_value=self.kernel.window.pad_value,
         )
         key = (emitter.kernel, group, tile.row, tile.column, one.in_begin, one.in_count)
         inp = emitter.load_tile(Memory.INP, key, region, padding)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from tilewright.compiler.lowering.emitter import MAX_EXTENT, Emitter
-from tilewright.compiler.lowering.geometry import Tile, padding_of, tiles
+from tilewright.compiler.lowering.geometry import Tile, source_of, tiles
 from tilewright.compiler.lowering.kernels import LaneKernel, Window
 from tilewright.compiler.lowering.loops import vector_loop
 from tilewright.compiler.lowering.parameters import splat_prm
@@ -179,18 +179,14 @@ class ReductionSchedule:
             emitter.vector(vector, reads=(vec, uops), write=acc)
 
     def _load(self, emitter: Emitter, group: int, block: int, tile: Tile, part: int) -> Span:
-        padding = padding_of(tile, self._lanes, self.kernel.window.pad_value)
-        region = tile_region(
+        region, padding = source_of(
+            tile,
             self.source,
             group=group,
             block=self.kernel.sources[0].block + block,
             blocks=1,
-            row=min(tile.source_rows.begin, self.source.shape.height - 1),
-            rows=tile.source_rows.count,
-            column=min(tile.source_columns.begin, self.source.shape.width - 1),
-            columns=tile.source_columns.count,
             entry_bytes=self.config.lane_entry_bytes,
-            merge=not padding.any,
+            pad_value=self.kernel.window.pad_value,
         )
         return emitter.load_tile(Memory.VEC, (emitter.kernel, group, block, part), region, padding)
 

@@ -114,12 +114,8 @@ class MatrixTail:
 
     def _load_prm(self, emitter: Emitter, place: Place) -> tuple[Span, int]:
         """Load the parameters of all channels at once, or of the tile's where that is too much."""
-        entry = memory_shapes(self._config)[Memory.PRM].entry_bytes
         first, count = place.block * self._per_out, place.blocks * self._per_out
-        if len(self._prm) // entry <= self._config.prm_entries // 2:
-            return emitter.load_constant(Memory.PRM, self._prm), first
-        part = self._prm[first * entry : (first + count) * entry]
-        return emitter.load_constant(Memory.PRM, part), 0
+        return emitter.load_part(Memory.PRM, self._prm, first, count)
 
     def _loops(self, place: Place, *, per_channel: bool) -> tuple[VectorLoop, ...]:
         """Walk over the results of a tile: blocks, positions, entries of a layout block."""

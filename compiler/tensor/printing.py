@@ -111,11 +111,6 @@ def format_nest(nest: LoopNest) -> str:
     return "\n".join([*lines, *_lines(nest.body, "")])
 
 
-def format_statement(statement: Statement) -> str:
-    """Return a statement, one line for each loop, guard, allocation, store or call."""
-    return "\n".join(_lines(statement, ""))
-
-
 def _lines(statement: Statement, indent: str) -> Iterator[str]:
     match statement:
         case For():
