@@ -6,6 +6,7 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import CompiledGraph, HostStep, Step, Target
 from tilewright.compiler.graph import Graph
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.lower import lower_stage
 from tilewright.compiler.lowering.placement import place
 from tilewright.isa.config import AcceleratorConfig
@@ -16,6 +17,7 @@ def compile_graph(
     config: AcceleratorConfig,
     *,
     keep_intermediates: bool = False,
+    choices: Choices = NO_CHOICES,
     progress: Callable[[str], None] | None = None,
 ) -> CompiledGraph:
     """Compile an integer graph to programs for the accelerator and steps for the host.
@@ -29,6 +31,8 @@ def compile_graph(
     keep_intermediates
         Keep every tensor of the graph in DRAM and make it an output of its step, to compare layer
         by layer; nothing is fused then.
+    choices
+        What a tuner has chosen; they change cycles, never results.
     progress
         Called with a few words before each phase.
 
@@ -39,7 +43,7 @@ def compile_graph(
     """
     report = progress or (lambda _: None)
     report("placing operators")
-    placed = place(graph, config)
+    placed = place(graph, config, choices)
     steps: list[Step] = []
     for number, stage in enumerate(placed.stages):
         report(f"lowering stage {number + 1} of {len(placed.stages)}")
@@ -54,6 +58,7 @@ def compile_graph(
                         graph,
                         config,
                         keep_intermediates=keep_intermediates,
+                        choices=choices,
                     )
                 )
             case _:

@@ -1,18 +1,14 @@
 """Schedule of a lane kernel on the vector engine: loads, one vector pass, stores, tile by tile."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from tilewright.compiler.lowering.costs import (
-    issue_cycles,
-    load_cycles,
-    overlapped,
-    store_cycles,
-)
-from tilewright.compiler.lowering.emitter import MAX_EXTENT, Emitter
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
+from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.geometry import Place, Tile, source_of, tiles
 from tilewright.compiler.lowering.kernels import LaneKernel
+from tilewright.compiler.lowering.lane_tiling import LaneShape, choose_lane_tiling
 from tilewright.compiler.lowering.loops import vector_loop
 from tilewright.compiler.lowering.parameters import (
     coefficient_entries,
@@ -22,25 +18,9 @@ from tilewright.compiler.lowering.scales import ScaleTable
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
-from tilewright.compiler.lowering.tiling import (
-    misfit,
-    parts,
-    streamed_entries,
-    streamed_rows,
-)
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import Vector, VectorLoop, VectorOperation, VectorUop
 from tilewright.isa.memories import Memory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneTiling:
-    """Output rows, columns and layout blocks of one tile."""
-
-    rows: int
-    columns: int
-    blocks: int
 
 
 class LaneSchedule:
@@ -53,6 +33,7 @@ class LaneSchedule:
         config: AcceleratorConfig,
         *,
         streamed: bool = False,
+        choices: Choices = NO_CHOICES,
     ) -> None:
         self.kernel = kernel
         self.sources = tuple(tensors[source.tensor] for source in kernel.sources)
@@ -66,7 +47,8 @@ class LaneSchedule:
             if kernel.coefficients is None
             else coefficient_entries(splat(kernel.coefficients, config), config)
         )
-        self.tiling = self._choose(streamed=streamed)
+        self.shape = self._shape(streamed=streamed)
+        self.tiling = choices.lane_tiling(self.shape) or choose_lane_tiling(self.shape, config)
 
     @property
     def macs(self) -> int:
@@ -204,6 +186,25 @@ class LaneSchedule:
     def _taps(self) -> int:
         return max(self.kernel.window.taps, len(self.kernel.sources))
 
+    def _shape(self, *, streamed: bool) -> LaneShape:
+        kernel = self.kernel
+        return LaneShape(
+            window=replace(kernel.window, pad_value=0),
+            sources=self.sources,
+            output=self.output,
+            rows=kernel.rows,
+            columns=kernel.columns,
+            channels=kernel.channels,
+            target=kernel.target,
+            taps=self._taps,
+            micro_ops=1 if self._loops_reduce else self._taps,
+            coefficients_per_channel=self._coef_per_channel,
+            scales_per_channel=self._scales.per_channel,
+            scale_counts=tuple(count for count, _ in kernel.border),
+            lookup=kernel.table is not None,
+            streamed=streamed,
+        )
+
     @property
     def _coef_per_channel(self) -> bool:
         return self.kernel.coefficients is not None and self.kernel.coefficients.shape[1] > 1
@@ -275,83 +276,6 @@ class LaneSchedule:
                         ),
                     ),
                 )
-
-    def _choose(self, *, streamed: bool) -> LaneTiling:
-        """Return the tiling with the fewest estimated cycles."""
-        most_rows = streamed_rows(self.kernel.rows) if streamed else self.kernel.rows
-        out_entries = streamed_entries(self.config) if streamed else self.config.out_entries
-        best: tuple[float, LaneTiling] | None = None
-        for columns in parts(self.kernel.columns, most=6):
-            for blocks in parts(self._blocks):
-                room = out_entries // (blocks * self._per_pixel * columns)
-                largest = min(most_rows, room, MAX_EXTENT)
-                for rows in parts(self.kernel.rows, most=10, largest=largest):
-                    tiling = LaneTiling(rows=rows, columns=columns, blocks=blocks)
-                    cycles = self._estimate(tiling)
-                    if cycles is not None and (best is None or cycles < best[0]):
-                        best = (cycles, tiling)
-        if best is None:
-            raise CompileError(self._misfit())
-        return best[1]
-
-    def _reach(self, rows: int, columns: int) -> int:
-        window = self.kernel.window
-        return (
-            window.span(0, 0, rows, 1 << 30).reach * window.span(1, 0, columns, 1 << 30).reach
-        ) * self._per_pixel
-
-    def _longest_extent(self, tiling: LaneTiling) -> int:
-        """Return the most entries, rows or planes that a load or a store of a tile has."""
-        rows = self.kernel.window.span(0, 0, tiling.rows, 1 << 30).reach
-        columns = self.kernel.window.span(1, 0, tiling.columns, 1 << 30).reach
-        return max(rows, max(columns, tiling.columns) * self._per_pixel, tiling.blocks)
-
-    def _estimate(self, tiling: LaneTiling) -> float | None:
-        """Estimate the cycles of a tiling, or None where a tile does not fit."""
-        kernel, config, window = self.kernel, self.config, self.kernel.window
-        entries = self._reach(tiling.rows, tiling.columns) * tiling.blocks
-        coef = self._taps * self._per_pixel * tiling.blocks if self._coef_per_channel else 0
-        prm = self._per_pixel * tiling.blocks if self._scales.per_channel else 0
-        uops = 1 if self._loops_reduce else self._taps
-        if (
-            entries * len(kernel.sources) > config.vec_entries
-            or uops > config.vector_uop_entries
-            or coef > config.coef_entries
-            or prm > config.prm_entries
-            or self._longest_extent(tiling) > MAX_EXTENT
-        ):
-            return None
-        count = (
-            -(-kernel.rows // tiling.rows)
-            * -(-kernel.columns // tiling.columns)
-            * -(-self._blocks // tiling.blocks)
-        )
-        pixel = config.batch * config.layout_block
-        shape = self.sources[0].shape
-        rows = min(window.span(0, 0, tiling.rows, 1 << 30).reach, shape.height)
-        columns = min(window.span(1, 0, tiling.columns, 1 << 30).reach, shape.width)
-        padding = max(0, entries - rows * columns * tiling.blocks * self._per_pixel)
-        load = len(kernel.sources) * load_cycles(
-            rows * tiling.blocks, columns * pixel, padding, config
-        )
-        store = store_cycles(tiling.rows * tiling.blocks, tiling.columns * pixel, config)
-        steps = kernel.rows * kernel.columns * self._blocks * self._per_pixel * self._taps
-        vector = issue_cycles(steps, count * self._per_pixel)
-        single = count > 1 and 2 * entries * len(kernel.sources) > config.vec_entries
-        return self.output.groups * overlapped(
-            (count * load, vector, count * store), count, config, single_buffered=single
-        )
-
-    def _misfit(self) -> str:
-        config = self.config
-        needs = (
-            ("vec", self._reach(1, 1) * len(self.kernel.sources), config.vec_entries),
-            ("vuop", 1 if self._loops_reduce else self._taps, config.vector_uop_entries),
-            ("coef", self._taps * self._per_pixel * self._coef_per_channel, config.coef_entries),
-            ("prm", self._per_pixel * self._scales.per_channel, config.prm_entries),
-            ("out", self._per_pixel, config.out_entries),
-        )
-        return misfit(needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.compiler.compiled import AcceleratorStep, Binding, Fold, LayerInfo
 from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
 from tilewright.compiler.lowering.folding import fold, folded_shape
 from tilewright.compiler.lowering.fusion import KernelGroup, fuse
@@ -52,14 +53,19 @@ def lower_stage(
     config: AcceleratorConfig,
     *,
     keep_intermediates: bool,
+    choices: Choices = NO_CHOICES,
 ) -> AcceleratorStep:
     """Lower nodes that run one after the other on the accelerator to a program.
 
     With `keep_intermediates` nothing is fused and every tensor has its own place and is an output.
     """
-    stage = _prepare(nodes, kernels, graph, config, keep_intermediates=keep_intermediates)
+    stage = _prepare(
+        nodes, kernels, graph, config, keep_intermediates=keep_intermediates, choices=choices
+    )
     flat = {name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()}
-    pipelines = make_pipelines(stage.kernels, flat, config, interleave=not keep_intermediates)
+    pipelines = make_pipelines(
+        stage.kernels, flat, config, interleave=not keep_intermediates, choices=choices
+    )
     plan = _plan(stage, pipelines, flat, config.burst_bytes, keep_intermediates=keep_intermediates)
     tensors = {
         name: replace(flat[name], address=plan.offsets[stage.roots.get(name, name)])
@@ -96,6 +102,7 @@ def _prepare(
     config: AcceleratorConfig,
     *,
     keep_intermediates: bool,
+    choices: Choices,
 ) -> _Stage:
     """Fuse, resolve views, fold first layers, and find what comes in and goes out."""
     computing = [node for node in nodes if kernels[node.name].kernels]
@@ -104,7 +111,9 @@ def _prepare(
             KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in computing
         )
     else:
-        groups = fuse(computing, kernels, graph, lambda kernel: _fits(kernel, graph, config))
+        groups = fuse(
+            computing, kernels, graph, lambda kernel: _fits(kernel, graph, config, choices)
+        )
     roots = _view_roots(nodes, kernels)
     made = {name for node in nodes for name in node.outputs}
     read = dict.fromkeys(
@@ -127,8 +136,9 @@ def _prepare(
     return stage if keep_intermediates else _fold_inputs(stage, config)
 
 
-def _fits(kernel: Kernel, graph: Graph, config: AcceleratorConfig) -> bool:
-    return fits(kernel, tensor_views(Legalised(kernels=(kernel,)), graph, config), config)
+def _fits(kernel: Kernel, graph: Graph, config: AcceleratorConfig, choices: Choices) -> bool:
+    tensors = tensor_views(Legalised(kernels=(kernel,)), graph, config)
+    return fits(kernel, tensors, config, choices)
 
 
 def _outputs(

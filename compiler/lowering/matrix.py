@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.geometry import Place, Tile, source_of, tiles
 from tilewright.compiler.lowering.kernels import MatrixKernel
@@ -43,6 +44,7 @@ class MatrixSchedule:
         config: AcceleratorConfig,
         *,
         streamed: bool = False,
+        choices: Choices = NO_CHOICES,
     ) -> None:
         self.kernel = kernel
         self._place(tensors)
@@ -52,7 +54,8 @@ class MatrixSchedule:
         self._per_out = config.layout_block // config.block_out
         self._tail = MatrixTail(kernel, config)
         self._grouped: dict[tuple[int, SourceTile], list[Run]] = {}
-        self.tiling = choose_tiling(self._shape(), config, streamed=streamed)
+        self.shape = self._shape(streamed=streamed)
+        self.tiling = choices.matrix_tiling(self.shape) or choose_tiling(self.shape, config)
 
     @property
     def macs(self) -> int:
@@ -125,7 +128,7 @@ class MatrixSchedule:
             ),
         )
 
-    def _shape(self) -> MatrixShape:
+    def _shape(self, *, streamed: bool) -> MatrixShape:
         packed, per_out = self.packed, self._per_out
         return MatrixShape(
             window=replace(self.kernel.window, pad_value=0),
@@ -140,6 +143,7 @@ class MatrixSchedule:
                 for begin in range(0, len(packed.blocks), per_out)
             ),
             residual=self.kernel.residual is not None,
+            streamed=streamed,
         )
 
     def _layout_span(self, blocks: Sequence[BlockProducts]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choices, KernelShape
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.kernels import Kernel, LaneKernel, MatrixKernel
 from tilewright.compiler.lowering.placement import (
@@ -47,6 +48,7 @@ def make_pipelines(
     config: AcceleratorConfig,
     *,
     interleave: bool,
+    choices: Choices = NO_CHOICES,
 ) -> tuple[Pipeline, ...]:
     """Cut kernels to tiles, and join each depthwise convolution with its neighbours.
 
@@ -56,9 +58,9 @@ def make_pipelines(
     result: list[Pipeline] = []
     number = 0
     while number < len(kernels):
-        joined = _join(kernels, number, tensors, config) if interleave else None
+        joined = _join(kernels, number, tensors, config, choices) if interleave else None
         if joined is None:
-            joined = (make_schedule(kernels[number], tensors, config),)
+            joined = (make_schedule(kernels[number], tensors, config, choices=choices),)
         result.append(Pipeline(first=number, schedules=joined))
         number += len(joined)
     return tuple(result)
@@ -69,6 +71,7 @@ def _join(
     first: int,
     tensors: Mapping[str, BlockedTensor],
     config: AcceleratorConfig,
+    choices: Choices,
 ) -> tuple[Schedule, ...] | None:
     """Return schedules of the kernels from `first` on that go in turns, if there are any."""
     for length in (3, 2):
@@ -77,13 +80,19 @@ def _join(
             continue
         try:
             schedules = tuple(
-                make_schedule(kernel, tensors, config, streamed=True) for kernel in chosen
+                make_schedule(kernel, tensors, config, streamed=True, choices=choices)
+                for kernel in chosen
             )
         except CompileError:
             continue
-        if sum(schedule.resident_weights for schedule in schedules) <= config.wgt_entries:
+        weights = sum(schedule.resident_weights for schedule in schedules)
+        if weights <= config.wgt_entries and choices.joined(_shapes(schedules)):
             return schedules
     return None
+
+
+def _shapes(schedules: Sequence[Schedule]) -> tuple[KernelShape, ...]:
+    return tuple(schedule.shape for schedule in schedules if schedule.shape is not None)
 
 
 def _alternate(kernels: Sequence[Kernel]) -> bool:

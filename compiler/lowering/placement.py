@@ -9,6 +9,7 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import Placement, Target
 from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.emitter import MAX_PADDING
 from tilewright.compiler.lowering.kernels import (
     Decision,
@@ -47,12 +48,12 @@ class PlacedGraph:
     kernels: Mapping[str, Legalised]
 
 
-def place(graph: Graph, config: AcceleratorConfig) -> PlacedGraph:
+def place(graph: Graph, config: AcceleratorConfig, choices: Choices = NO_CHOICES) -> PlacedGraph:
     """Decide for each operator between accelerator and host."""
     placement: list[Placement] = []
     kernels: dict[str, Legalised] = {}
     for node in graph.nodes:
-        match _decide(node, graph, config):
+        match _decide(node, graph, config, choices):
             case Legalised() as legalised:
                 kernels[node.name] = legalised
                 target, reason = Target.ACCELERATOR, _describe(legalised)
@@ -91,7 +92,7 @@ def kernel_tensors(kernel: Kernel) -> tuple[str, ...]:
             assert_never(kernel)
 
 
-def _decide(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision:
+def _decide(node: Node, graph: Graph, config: AcceleratorConfig, choices: Choices) -> Decision:
     legalised = legalise(node, graph, config)
     if isinstance(legalised, HostReason):
         return legalised
@@ -101,7 +102,7 @@ def _decide(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision:
         if reason is not None:
             return reason
         with naming_misfit(kernel.name, config):
-            make_schedule(kernel, tensors, config)
+            make_schedule(kernel, tensors, config, choices=choices)
     return legalised
 
 
@@ -117,10 +118,15 @@ def naming_misfit(name: str, config: AcceleratorConfig) -> Iterator[None]:
         ) from error
 
 
-def fits(kernel: Kernel, tensors: Mapping[str, BlockedTensor], config: AcceleratorConfig) -> bool:
+def fits(
+    kernel: Kernel,
+    tensors: Mapping[str, BlockedTensor],
+    config: AcceleratorConfig,
+    choices: Choices = NO_CHOICES,
+) -> bool:
     """Whether some tile of a kernel fits the scratchpads."""
     try:
-        make_schedule(kernel, tensors, config)
+        make_schedule(kernel, tensors, config, choices=choices)
     except CompileError:
         return False
     return True
@@ -156,15 +162,16 @@ def make_schedule(
     config: AcceleratorConfig,
     *,
     streamed: bool = False,
+    choices: Choices = NO_CHOICES,
 ) -> Schedule:
     """Choose the tiles of a kernel; a `streamed` one finishes few rows at a time."""
     match kernel:
         case MatrixKernel():
-            return MatrixSchedule(kernel, tensors, config, streamed=streamed)
+            return MatrixSchedule(kernel, tensors, config, streamed=streamed, choices=choices)
         case LaneKernel():
             if needs_reduction(kernel, tensors, config):
                 return ReductionSchedule(kernel, tensors, config)
-            return LaneSchedule(kernel, tensors, config, streamed=streamed)
+            return LaneSchedule(kernel, tensors, config, streamed=streamed, choices=choices)
         case _:
             assert_never(kernel)
 

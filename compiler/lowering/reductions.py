@@ -37,6 +37,9 @@ def needs_reduction(
 class ReductionSchedule:
     """Partial results of a few rows each go to `acc`; a last pass combines them."""
 
+    #: There is nothing to choose.
+    shape = None
+
     def __init__(
         self,
         kernel: LaneKernel,

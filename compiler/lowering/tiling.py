@@ -49,6 +49,8 @@ class MatrixShape:
     #: all, so that a pass can take any of them.
     spans: tuple[tuple[int, int], ...]
     residual: bool
+    #: Finishes all channels of a few rows before it goes on to the next rows.
+    streamed: bool
 
     def in_blocks(self, out_blocks: int) -> int:
         """Return the most input blocks that a tile of so many output blocks reads."""
@@ -79,13 +81,8 @@ def streamed_entries(config: AcceleratorConfig) -> int:
     return config.out_entries // 4
 
 
-@memoize
-def choose_tiling(
-    shape: MatrixShape, config: AcceleratorConfig, *, streamed: bool = False
-) -> MatrixTiling:
+def choose_tiling(shape: MatrixShape, config: AcceleratorConfig) -> MatrixTiling:
     """Return the tiling with the fewest estimated cycles.
-
-    A `streamed` kernel finishes all channels of a few rows before it goes on to the next rows.
 
     Raises
     ------
@@ -93,25 +90,34 @@ def choose_tiling(
         If no tile fits the scratchpads; the message names the scratchpad that is too small for
         even the smallest tile.
     """
-    best: tuple[float, MatrixTiling] | None = None
-    for tiling in _candidates(shape, config, streamed=streamed):
-        if streamed and tiling.channels_outside:
-            continue
-        cycles = _estimate(shape, tiling, config)
-        if cycles is not None and (best is None or cycles < best[0]):
-            best = (cycles, tiling)
-    if best is None:
+    return legal_tilings(shape, config)[0]
+
+
+@memoize
+def legal_tilings(shape: MatrixShape, config: AcceleratorConfig) -> tuple[MatrixTiling, ...]:
+    """Return every tiling that fits, by estimated cycles; there is at least one.
+
+    Raises
+    ------
+    CompileError
+        As `choose_tiling`.
+    """
+    estimated = [
+        (cycles, tiling)
+        for tiling in _candidates(shape, config)
+        if (cycles := _estimate(shape, tiling, config)) is not None
+    ]
+    if not estimated:
         raise CompileError(_misfit(shape, config))
-    return best[1]
+    return tuple(tiling for _, tiling in sorted(estimated, key=lambda one: one[0]))
 
 
-def _candidates(
-    shape: MatrixShape, config: AcceleratorConfig, *, streamed: bool
-) -> Iterator[MatrixTiling]:
+def _candidates(shape: MatrixShape, config: AcceleratorConfig) -> Iterator[MatrixTiling]:
     height, width = shape.output.shape.height, shape.output.shape.width
     per_block = config.layout_block // config.block_out
-    most_rows = streamed_rows(height) if streamed else height
-    out_entries = streamed_entries(config) if streamed else config.out_entries
+    most_rows = streamed_rows(height) if shape.streamed else height
+    out_entries = streamed_entries(config) if shape.streamed else config.out_entries
+    orders = (False,) if shape.streamed else (False, True)
     for columns in parts(width, most=8):
         for out_blocks in parts(shape.output.blocks):
             whole = shape.in_blocks(out_blocks)
@@ -120,7 +126,7 @@ def _candidates(
             largest = min(most_rows, room // columns, MAX_EXTENT // columns)
             for rows in parts(height, most=12, largest=largest):
                 for in_blocks in in_counts:
-                    for channels_outside in (False, True):
+                    for channels_outside in orders:
                         yield MatrixTiling(
                             rows=rows,
                             columns=columns,
