@@ -5,18 +5,23 @@ from collections.abc import Mapping
 import numpy as np
 from typing_extensions import assert_never
 
-from tilewright.compiler.evaluate_convolution import convolve, convolve_float
+from tilewright.compiler.evaluate_convolution import (
+    convolve,
+    convolve_transposed,
+    multiply_matrices,
+)
 from tilewright.compiler.evaluate_elementwise import (
     add,
-    apply_function,
     dequantize,
     dequantize_weights,
-    float_softmax,
+    layer_norm,
+    multiply,
     quantize,
     rescale,
     softmax,
 )
-from tilewright.compiler.evaluate_pooling import average_pool, float_average_pool, max_pool
+from tilewright.compiler.evaluate_float import evaluate_float, evaluate_logic
+from tilewright.compiler.evaluate_pooling import average_pool, max_pool
 from tilewright.compiler.graph import Array, Graph, Node
 from tilewright.compiler.operators import (
     Add,
@@ -24,18 +29,22 @@ from tilewright.compiler.operators import (
     Clip,
     Concat,
     Conv2d,
+    ConversionOperator,
+    ConvTranspose2d,
     Dequantize,
     DequantizeWeights,
-    FloatAdd,
-    FloatAveragePool2d,
-    FloatBias,
-    FloatClip,
-    FloatConv2d,
-    FloatDense,
-    FloatSoftmax,
-    FloatUnary,
+    Expand,
+    FloatOperator,
+    FloatReduce,
+    Gather,
+    IntegerOperator,
+    LayerNorm,
+    LogicOperator,
     Lookup,
+    MatMul,
     MaxPool2d,
+    MovementOperator,
+    Mul,
     Operator,
     Pad,
     Quantize,
@@ -45,6 +54,7 @@ from tilewright.compiler.operators import (
     Slice,
     Softmax,
     Transpose,
+    Upsample2d,
 )
 from tilewright.isa.errors import InputError
 
@@ -153,26 +163,51 @@ def _repeat_batch(op: Operator, samples: int) -> Operator:
     match op:
         case Reshape(shape=shape) if shape:
             return Reshape(shape=(shape[0] * samples, *shape[1:]))
+        case Expand(shape=shape) if shape:
+            return Expand(shape=(shape[0] * samples, *shape[1:]))
         case Slice() if op.begin and (op.begin[0], op.stride[0]) == (0, 1):
             return Slice(begin=op.begin, end=(op.end[0] * samples, *op.end[1:]), stride=op.stride)
         case Transpose(permutation=permutation) if permutation and permutation[0]:
             raise InputError("a graph that moves the batch axis takes one batch at a time")
+        case Concat(axis=0) | FloatReduce(axes=(0, *_)):
+            raise InputError("a graph that joins its batch takes one batch at a time")
         case _:
             return op
 
 
-def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
-    """Evaluate one operator: one case each."""
+def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:
+    """Evaluate one operator."""
+    match op:
+        case _ if isinstance(op, IntegerOperator):
+            return _apply_integer(op, operands)
+        case _ if isinstance(op, MovementOperator):
+            return _apply_movement(op, operands)
+        case _ if isinstance(op, ConversionOperator):
+            return _apply_conversion(op, operands)
+        case _ if isinstance(op, FloatOperator):
+            return evaluate_float(op, operands)
+        case _ if isinstance(op, LogicOperator):
+            return evaluate_logic(op, operands)
+        case _:
+            assert_never(op)
+
+
+def _apply_integer(op: IntegerOperator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
+    """Evaluate an integer operator: one case each."""
     x = operands[0]
     match op:
         case Conv2d():
             return convolve(op, *operands)
+        case ConvTranspose2d():
+            return convolve_transposed(op, *operands)
+        case MatMul():
+            return multiply_matrices(op, *operands)
         case Add():
             return add(op, *operands)
+        case Mul():
+            return multiply(op, *operands)
         case AveragePool2d():
             return average_pool(op, x)
-        case MaxPool2d():
-            return max_pool(op, x)
         case Requantize():
             return rescale(op, x)
         case Clip(low=low, high=high):
@@ -181,6 +216,18 @@ def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
             return np.take(operands[1], x.astype(np.int32) + 128)
         case Softmax():
             return softmax(op, *operands)
+        case LayerNorm():
+            return layer_norm(op, *operands)
+        case _:
+            assert_never(op)
+
+
+def _apply_movement(op: MovementOperator, operands: tuple[Array, ...]) -> Array:
+    """Evaluate a movement operator: one case each."""
+    x = operands[0]
+    match op:
+        case MaxPool2d():
+            return max_pool(op, x)
         case Reshape(shape=shape):
             return x.reshape(shape)
         case Transpose(permutation=permutation):
@@ -193,6 +240,29 @@ def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
             return np.pad(x, widths, constant_values=x.dtype.type(value))
         case Concat(axis=axis):
             return np.concatenate(operands, axis=axis)
+        case Expand(shape=shape):
+            return np.ascontiguousarray(np.broadcast_to(x, shape))
+        case Upsample2d(factor=(rows, columns)):
+            return x.repeat(rows, axis=1).repeat(columns, axis=2)
+        case Gather(axis=axis):
+            return _gather(x, operands[1], axis)
+        case _:
+            assert_never(op)
+
+
+def _gather(x: Array, indices: Array, axis: int) -> Array:
+    size = x.shape[axis]
+    if indices.size and not -size <= indices.min() <= indices.max() < size:
+        raise InputError(
+            f"an index of {indices.min()} to {indices.max()} is not within an axis of {size}"
+        )
+    return np.take(x, indices, axis=axis)
+
+
+def _apply_conversion(op: ConversionOperator, operands: tuple[Array, ...]) -> Array:
+    """Evaluate a conversion between real numbers and integers."""
+    x = operands[0]
+    match op:
         case Quantize():
             return quantize(op, x)
         case Dequantize():
@@ -202,20 +272,5 @@ def _apply(op: Operator, operands: tuple[Array, ...]) -> Array:  # noqa: C901
         case Reinterpret(dtype=dtype):
             moved: Array = (x.view(np.uint8) ^ np.uint8(0x80)).view(dtype.numpy)
             return moved
-        case FloatConv2d():
-            return convolve_float(op, *operands)
-        case FloatDense():
-            product: Array = x @ operands[1].T
-            return product + operands[2] if len(operands) == 3 else product
-        case FloatAdd() | FloatBias():
-            return np.add(*operands)
-        case FloatAveragePool2d():
-            return float_average_pool(op, x)
-        case FloatClip(low=low, high=high):
-            return np.clip(x, np.float32(low), np.float32(high))
-        case FloatSoftmax():
-            return float_softmax(op, x)
-        case FloatUnary():
-            return apply_function(op, x)
         case _:
             assert_never(op)

@@ -9,7 +9,15 @@ import numpy.typing as npt
 
 from tilewright.compiler.evaluate_elementwise import requantize_fast
 from tilewright.compiler.graph import Array
-from tilewright.compiler.operators import Conv2d, FloatConv2d, Padding, Pair
+from tilewright.compiler.operators import (
+    Conv2d,
+    ConvTranspose2d,
+    FloatConv2d,
+    FloatConvTranspose2d,
+    MatMul,
+    Padding,
+    Pair,
+)
 
 #: Integers up to this magnitude are exact in float32 (24-bit significand).
 FLOAT32_EXACT = 1 << 24
@@ -21,9 +29,7 @@ def convolve(
     op: Conv2d, x: Array, weights: Array, bias: Array, multiplier: Array, shift: Array
 ) -> Array:
     """Evaluate an integer convolution; see `Conv2d` for the definition and the operands."""
-    taps = np.abs(weights.astype(np.int64)).reshape(weights.shape[0], -1).sum(axis=1)
-    bound = ACTIVATION_MAX * int(taps.max(initial=0))
-    dtype = np.float32 if bound < FLOAT32_EXACT else np.float64
+    bound, dtype = _exact_type(weights, ACTIVATION_MAX)
     padded = pad_image(x, op.pads, op.input_zero_point).astype(dtype)
     sums = _correlate(padded, weights.astype(dtype), op.stride, op.dilation, op.groups)
     magnitude = bound + int(np.abs(bias.astype(np.int64)).max(initial=0))
@@ -37,6 +43,49 @@ def convolve(
         low=op.low,
         high=op.high,
     )
+
+
+def convolve_transposed(
+    op: ConvTranspose2d, x: Array, weights: Array, bias: Array, multiplier: Array, shift: Array
+) -> Array:
+    """Evaluate an integer transposed convolution; see `ConvTranspose2d` for the definition."""
+    bound, dtype = _exact_type(weights, 2 * ACTIVATION_MAX)
+    centred = x.astype(dtype) - dtype(op.input_zero_point)
+    return requantize_fast(
+        _scatter(op, centred, weights.astype(dtype)),
+        bias,
+        multiplier,
+        shift,
+        magnitude=bound + int(np.abs(bias.astype(np.int64)).max(initial=0)),
+        zero_point=op.zero_point,
+        low=op.low,
+        high=op.high,
+    )
+
+
+def multiply_matrices(op: MatMul, a: Array, b: Array) -> Array:
+    """Evaluate the product of two quantised activations."""
+    bound = a.shape[-1] * (2 * ACTIVATION_MAX) ** 2
+    dtype = np.float32 if bound < FLOAT32_EXACT else np.float64
+    left, right = a.astype(dtype) - dtype(op.a_zero_point), b.astype(dtype) - dtype(op.b_zero_point)
+    return requantize_fast(
+        left @ right,
+        np.zeros((), np.int64),
+        np.asarray(op.multiplier),
+        np.asarray(op.shift),
+        magnitude=bound,
+        zero_point=op.zero_point,
+        low=op.low,
+        high=op.high,
+    )
+
+
+def convolve_transposed_float(
+    op: FloatConvTranspose2d, x: Array, weights: Array, bias: Array | None = None
+) -> Array:
+    """Evaluate a float32 transposed convolution."""
+    sums = _scatter(op, x, weights)
+    return sums if bias is None else sums + bias
 
 
 def convolve_float(op: FloatConv2d, x: Array, weights: Array, bias: Array | None = None) -> Array:
@@ -60,6 +109,38 @@ def window_view(x: Array, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -
     spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     view: Array = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(1, 2))
     return view[:, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]]
+
+
+def _exact_type(weights: Array, activation_max: int) -> tuple[int, type[np.floating]]:
+    """Return a bound of the sums over a window, and a type in which they are exact."""
+    taps = np.abs(weights.astype(np.int64)).reshape(weights.shape[0], -1).sum(axis=1)
+    bound = activation_max * int(taps.max(initial=0))
+    return bound, np.float32 if bound < FLOAT32_EXACT else np.float64
+
+
+def _scatter(op: ConvTranspose2d | FloatConvTranspose2d, x: Array, weights: Array) -> Array:
+    """Add each pixel times the kernel to the result, then cut the padding off."""
+    outputs, rows, columns, depth = weights.shape
+    batch, height, width, _ = x.shape
+    span = tuple(
+        (size - 1) * stride + (kernel - 1) * dilation + 1 + extra
+        for size, kernel, stride, dilation, extra in zip(
+            (height, width), (rows, columns), op.stride, op.dilation, op.extra, strict=True
+        )
+    )
+    full = np.zeros((batch, *span, outputs), dtype=x.dtype)
+    grouped = x.reshape(batch, height, width, op.groups, depth)
+    kernels = weights.reshape(op.groups, outputs // op.groups, rows, columns, depth)
+    for row, column in np.ndindex(rows, columns):
+        tap = np.einsum("nhwgc,goc->nhwgo", grouped, kernels[:, :, row, column], optimize=True)
+        top, left = row * op.dilation[0], column * op.dilation[1]
+        full[
+            :,
+            top : top + (height - 1) * op.stride[0] + 1 : op.stride[0],
+            left : left + (width - 1) * op.stride[1] + 1 : op.stride[1],
+        ] += tap.reshape(batch, height, width, outputs)
+    top, left, bottom, right = op.pads
+    return np.ascontiguousarray(full[:, top : span[0] - bottom, left : span[1] - right])
 
 
 def _correlate(

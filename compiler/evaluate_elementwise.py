@@ -1,16 +1,14 @@
-"""Element-wise operators, conversions and softmax in numpy."""
+"""Integer element-wise operators, conversions, softmax and layer norm in numpy."""
 
 import numpy as np
-from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Array
 from tilewright.compiler.operators import (
     Add,
     Dequantize,
     DequantizeWeights,
-    FloatSoftmax,
-    FloatUnary,
-    Function,
+    LayerNorm,
+    Mul,
     Quantize,
     Requantize,
     Softmax,
@@ -112,29 +110,29 @@ def softmax(op: Softmax, x: Array, table: Array) -> Array:
     return quantized
 
 
-def float_softmax(op: FloatSoftmax, x: Array) -> Array:
-    """Evaluate a float32 softmax."""
-    exponentials = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(op.beta))
-    shares: Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return shares
+def multiply(op: Mul, a: Array, b: Array) -> Array:
+    """Evaluate the product of two quantised tensors, element by element."""
+    product = (a.astype(np.int64) - op.a_zero_point) * (b.astype(np.int64) - op.b_zero_point)
+    return requantize(
+        product,
+        0,
+        op.multiplier,
+        op.shift,
+        zero_point=op.zero_point,
+        low=op.low,
+        high=op.high,
+    )
 
 
-def apply_function(op: FloatUnary, x: Array) -> Array:
-    """Evaluate a function of one real number, in the element type of `x`."""
-    result: Array
-    match op.function:
-        case Function.SIGMOID:
-            result = 1 / (1 + np.exp(-x))
-        case Function.TANH:
-            result = np.tanh(x)
-        case Function.HARD_SIGMOID:
-            result = np.clip(x * op.alpha + op.beta, 0, 1)
-        case Function.HARD_SWISH:
-            result = x * np.clip(x + 3, 0, 6) / 6
-        case Function.LEAKY_RELU:
-            result = np.where(x < 0, x * op.alpha, x)
-        case Function.ELU:
-            result = np.where(x < 0, op.alpha * np.expm1(x), x)
-        case _:
-            assert_never(op.function)
-    return result
+def layer_norm(op: LayerNorm, x: Array, gain: Array, offset: Array) -> Array:
+    """Evaluate the normalisation of a quantised tensor over its last axis."""
+    wide = x.astype(np.int64)
+    count = x.shape[-1]
+    total = wide.sum(axis=-1, keepdims=True)
+    distance = (count * wide - total).astype(np.float64)
+    squares = (wide * wide).sum(axis=-1, keepdims=True)
+    root = np.sqrt((count * squares - total * total).astype(np.float64) + op.floor)
+    quotient = np.divide(distance, root, out=np.zeros_like(distance), where=root > 0)
+    steps = np.rint(quotient * gain.astype(np.float64) + offset.astype(np.float64))
+    quantized: Array = np.clip(steps + op.zero_point, op.low, op.high).astype(np.int8)
+    return quantized

@@ -5,7 +5,7 @@ import numpy as np
 from tilewright.compiler.evaluate_convolution import pad_image, window_view
 from tilewright.compiler.graph import Array
 from tilewright.compiler.operators import AveragePool2d, FloatAveragePool2d, MaxPool2d, Pair
-from tilewright.compiler.operators.inference import window_positions
+from tilewright.compiler.operators.tensor_type import window_positions
 from tilewright.isa.integers import requantize
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.compiler.operators import DataType, Operator
-from tilewright.compiler.operators.inference import InferenceError, TensorType, infer
+from tilewright.compiler.operators.inference import infer
+from tilewright.compiler.operators.tensor_type import InferenceError, TensorType
 from tilewright.isa.errors import ModelError
 
 Array: TypeAlias = npt.NDArray[Any]

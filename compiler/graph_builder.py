@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.compiler.graph import Array, Graph, Node, Source, Tensor
 from tilewright.compiler.operators import DataType, Operator, Quantize, Reshape
-from tilewright.compiler.operators.inference import InferenceError, TensorType, infer
+from tilewright.compiler.operators.inference import infer
+from tilewright.compiler.operators.tensor_type import InferenceError, TensorType
 from tilewright.isa.errors import ModelError
 
 #: Largest tensor, and longest axis, of a graph; more is taken for a damaged or hostile file.

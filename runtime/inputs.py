@@ -79,6 +79,9 @@ def _check_array(tensor: Tensor, value: Any) -> Array:
 
 
 def _random_array(graph: Graph, tensor: Tensor, rng: np.random.Generator) -> Array:
+    if tensor.dtype in (DataType.INT64, DataType.BOOL):
+        # Indices and masks: what an embedding of any length holds.
+        return rng.integers(0, 2, tensor.shape).astype(tensor.dtype.numpy)
     if tensor.dtype is not DataType.FLOAT32:
         limits = tensor.dtype.limits
         return rng.integers(*limits, tensor.shape, dtype=tensor.dtype.value, endpoint=True)

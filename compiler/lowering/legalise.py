@@ -24,27 +24,25 @@ from tilewright.compiler.operators import (
     Clip,
     Concat,
     Conv2d,
+    ConversionOperator,
+    ConvTranspose2d,
     DataType,
-    Dequantize,
-    DequantizeWeights,
-    FloatAdd,
-    FloatAveragePool2d,
-    FloatBias,
-    FloatClip,
-    FloatConv2d,
-    FloatDense,
-    FloatSoftmax,
-    FloatUnary,
+    Expand,
+    FloatOperator,
+    Gather,
+    LayerNorm,
+    LogicOperator,
     Lookup,
+    MatMul,
     MaxPool2d,
+    Mul,
     Pad,
-    Quantize,
-    Reinterpret,
     Requantize,
     Reshape,
     Slice,
     Softmax,
     Transpose,
+    Upsample2d,
 )
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import VectorOperation
@@ -73,6 +71,9 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
         case Conv2d() as op:
             return _one(_conv(node, op, graph))
         case Add() as op:
+            a, b = graph.operands(node)
+            if a.shape != b.shape:
+                return HostReason(text=f"adds {list(b.shape)} to {list(a.shape)}")
             return _one(_add(node, op, graph))
         case AveragePool2d() as op:
             return _one(_average_pool(node, op, graph))
@@ -93,11 +94,11 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
             return lower_slice(node, op, graph, config)
         case Reshape():
             return Legalised(kernels=()) if is_view(node, graph) else _MOVES
-        case Softmax() | Transpose() | Quantize() | Dequantize() | Reinterpret():
+        case Softmax() | ConvTranspose2d() | MatMul() | Mul() | LayerNorm():
             return _unsupported(node)
-        case DequantizeWeights() | FloatConv2d() | FloatDense() | FloatAdd() | FloatBias():
+        case Transpose() | Expand() | Upsample2d() | Gather():
             return _unsupported(node)
-        case FloatAveragePool2d() | FloatClip() | FloatSoftmax() | FloatUnary():
+        case _ if isinstance(node.op, ConversionOperator | FloatOperator | LogicOperator):
             return _unsupported(node)
         case _:
             assert_never(node.op)

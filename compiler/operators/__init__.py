@@ -1,4 +1,4 @@
-"""The closed set of graph operators: integer, movement, conversion and floating ones."""
+"""The closed set of graph operators: integer, movement, conversion, floating and logic ones."""
 
 from typing import TypeAlias
 
@@ -8,17 +8,27 @@ from tilewright.compiler.operators.conversion import (
     Quantize,
     Reinterpret,
 )
-from tilewright.compiler.operators.datatype import INT8_MAX, INT8_MIN, DataType
+from tilewright.compiler.operators.datatype import (
+    INT8_MAX,
+    INT8_MIN,
+    DataType,
+)
 from tilewright.compiler.operators.floating import (
-    FloatAdd,
+    BinaryFunction,
     FloatAveragePool2d,
-    FloatBias,
+    FloatBinary,
     FloatClip,
     FloatConv2d,
+    FloatConvTranspose2d,
     FloatDense,
+    FloatInterpolate,
+    FloatLayerNorm,
+    FloatMatMul,
+    FloatReduce,
     FloatSoftmax,
     FloatUnary,
     Function,
+    Reduction,
     Ties,
 )
 from tilewright.compiler.operators.integer import (
@@ -27,73 +37,129 @@ from tilewright.compiler.operators.integer import (
     BorderScale,
     Clip,
     Conv2d,
+    ConvTranspose2d,
+    LayerNorm,
     Lookup,
+    MatMul,
+    Mul,
     Padding,
     Pair,
     Requantize,
     Softmax,
 )
+from tilewright.compiler.operators.logic import (
+    Cast,
+    Compare,
+    Connective,
+    Logical,
+    Relation,
+    Select,
+)
 from tilewright.compiler.operators.movement import (
     Concat,
+    Expand,
+    Gather,
     MaxPool2d,
     Pad,
     Reshape,
     Slice,
     Transpose,
+    Upsample2d,
 )
 
-IntegerOperator: TypeAlias = Conv2d | Add | AveragePool2d | Requantize | Clip | Lookup | Softmax
-MovementOperator: TypeAlias = MaxPool2d | Reshape | Transpose | Slice | Pad | Concat
+IntegerOperator: TypeAlias = (
+    Conv2d
+    | ConvTranspose2d
+    | MatMul
+    | Add
+    | Mul
+    | AveragePool2d
+    | Requantize
+    | Clip
+    | Lookup
+    | Softmax
+    | LayerNorm
+)
+MovementOperator: TypeAlias = (
+    MaxPool2d | Reshape | Transpose | Slice | Pad | Concat | Expand | Upsample2d | Gather
+)
 ConversionOperator: TypeAlias = Quantize | Dequantize | DequantizeWeights | Reinterpret
 FloatOperator: TypeAlias = (
     FloatConv2d
+    | FloatConvTranspose2d
     | FloatDense
-    | FloatAdd
-    | FloatBias
+    | FloatMatMul
+    | FloatBinary
     | FloatAveragePool2d
+    | FloatReduce
     | FloatClip
     | FloatSoftmax
+    | FloatLayerNorm
+    | FloatInterpolate
     | FloatUnary
 )
-Operator: TypeAlias = IntegerOperator | MovementOperator | ConversionOperator | FloatOperator
+LogicOperator: TypeAlias = Cast | Compare | Logical | Select
+Operator: TypeAlias = (
+    IntegerOperator | MovementOperator | ConversionOperator | FloatOperator | LogicOperator
+)
 
 __all__ = [
     "INT8_MAX",
     "INT8_MIN",
     "Add",
     "AveragePool2d",
+    "BinaryFunction",
     "BorderScale",
+    "Cast",
     "Clip",
+    "Compare",
     "Concat",
+    "Connective",
     "Conv2d",
+    "ConvTranspose2d",
     "ConversionOperator",
     "DataType",
     "Dequantize",
     "DequantizeWeights",
-    "FloatAdd",
+    "Expand",
     "FloatAveragePool2d",
-    "FloatBias",
+    "FloatBinary",
     "FloatClip",
     "FloatConv2d",
+    "FloatConvTranspose2d",
     "FloatDense",
+    "FloatInterpolate",
+    "FloatLayerNorm",
+    "FloatMatMul",
     "FloatOperator",
+    "FloatReduce",
     "FloatSoftmax",
     "FloatUnary",
     "Function",
+    "Gather",
     "IntegerOperator",
+    "LayerNorm",
+    "LogicOperator",
+    "Logical",
     "Lookup",
+    "MatMul",
     "MaxPool2d",
     "MovementOperator",
+    "Mul",
     "Operator",
     "Pad",
     "Padding",
     "Pair",
     "Quantize",
+    "Reduction",
     "Reinterpret",
+    "Relation",
     "Requantize",
     "Reshape",
+    "Select",
     "Slice",
     "Softmax",
     "Ties",
     "Transpose",
+    "Upsample2d",
 ]

@@ -7,12 +7,18 @@ import numpy.typing as npt
 
 
 class DataType(Enum):
-    """Element type of a tensor; the value is numpy's name for it."""
+    """Element type of a tensor; the value is numpy's name for it.
+
+    Half-precision numbers of a file are float32 in the graph; int64 are indices and masks as
+    language models take them.
+    """
 
     INT8 = "int8"
     UINT8 = "uint8"
     INT16 = "int16"
     INT32 = "int32"
+    INT64 = "int64"
+    BOOL = "bool"
     FLOAT32 = "float32"
 
     @property

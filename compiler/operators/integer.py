@@ -41,8 +41,69 @@ class Conv2d:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConvTranspose2d:
+    """Two-dimensional transposed convolution with requantisation per output channel.
+
+    Pixel ``(i, j)`` of x adds ``(x - input_zero_point) * weights`` at rows
+    ``i * stride[0] + k * dilation[0] - pads[0]`` and columns alike; `pads` are cut off the full
+    result, `extra` rows below and columns to the right are added to it before. The bias is plain:
+    it does not hold the zero point, as the number of taps varies from pixel to pixel.
+
+    Inputs: x int8 ``[N, H, W, C]``; then constants as for `Conv2d`: weights
+    ``[O, kh, kw, C / groups]``, bias, multiplier, shift. Output: int8 ``[N, H', W', O]`` with
+    ``H' = (H - 1) * stride + (kh - 1) * dilation + 1 - top - bottom + extra``.
+    """
+
+    stride: Pair = (1, 1)
+    pads: Padding = (0, 0, 0, 0)
+    extra: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+    input_zero_point: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatMul:
+    """Product of two quantised activations: ``(a - a_zero_point) @ (b - b_zero_point)``.
+
+    Inputs: a int8 ``[..., M, K]``, b int8 ``[..., K, N]``; the leading axes broadcast as in numpy.
+    Output: int8 ``[..., M, N]``. The bias of the requantisation is 0.
+    """
+
+    a_zero_point: int
+    b_zero_point: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mul:
+    """Product element by element: ``(a - a_zero_point) * (b - b_zero_point)``, bias 0.
+
+    Distance from the rounded real product: at most one step, and only where that is half between
+    two steps.
+
+    Inputs: a and b, int8; shapes broadcast as in numpy. Output: int8 of the common shape.
+    """
+
+    a_zero_point: int
+    b_zero_point: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Add:
-    """Sum of two quantised tensors of one shape.
+    """Sum of two quantised tensors; a difference is a sum with a negative coefficient.
 
     The accumulator is ``a * a_coefficient + b * b_coefficient``; the coefficients are int16 and
     their ratio is the best rational approximation of ``a_scale / b_scale``; ``bias`` is
@@ -52,7 +113,7 @@ class Add:
     decades, and a result scale within a factor of 3 of the larger one, 4 of a million results
     differ on average, and 0.4 % at the worst pair of scales (tests/compiler/test_evaluate.py).
 
-    Inputs: a and b, int8, equal shapes. Output: int8 of that shape.
+    Inputs: a and b, int8; shapes broadcast as in numpy. Output: int8 of the common shape.
     """
 
     a_coefficient: int
@@ -146,3 +207,21 @@ class Softmax:
 
     scale: float
     zero_point: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerNorm:
+    """Normalisation over the last axis, of ``n`` elements, then gain and offset per channel.
+
+    With the integers ``d = n * x - sum(x)`` and ``v = n * sum(x * x) - sum(x)**2``, both exact, the
+    result is ``clip(round_half_even(d / sqrt(v + floor) * gain + offset) + zero_point, low, high)``
+    in float64, each operation rounded by itself; where ``v + floor`` is 0, so is the quotient.
+
+    `floor` is ``n**2 * epsilon / x_scale**2``. Inputs: x int8 ``[..., n]``, then constants float32
+    ``[n]``: gain, the source's divided by the scale of y, and offset, likewise. Output: int8.
+    """
+
+    floor: float
+    zero_point: int
+    low: int
+    high: int

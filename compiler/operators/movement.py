@@ -55,3 +55,28 @@ class Concat:
     """
 
     axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand:
+    """Repeat axes of size 1 up to `shape`; missing leading axes are added, as numpy broadcasts."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsample2d:
+    """Each pixel of ``[N, H, W, C]`` ``factor[0]`` times down and ``factor[1]`` times across."""
+
+    factor: Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gather:
+    """Entries of x along `axis`: ``x[..., indices, ...]``, the axes of the indices in its place.
+
+    Inputs: x; indices int32 or int64, constant or not, within ``-size..size - 1``, the negative
+    ones counted from the end.
+    """
+
+    axis: int

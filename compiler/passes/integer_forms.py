@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from typing_extensions import assert_never
 
-from tilewright.compiler.evaluate_elementwise import apply_function
+from tilewright.compiler.evaluate_float import apply_function
 from tilewright.compiler.evaluate_pooling import axis_counts
 from tilewright.compiler.graph import Array, Node
 from tilewright.compiler.operators import (
@@ -268,11 +268,14 @@ def softmax_table(op: FloatSoftmax, x: Quantisation) -> Array:
 
 
 def lookup_table(op: FloatUnary, x: Quantisation, target: Quantisation) -> Array:
-    """Return a function of all int8 values, int8 ``[256]``, computed in float64."""
+    """Return a function of all int8 values, int8 ``[256]``, computed in float64.
+
+    Where the function is not defined, as the logarithm of a negative number, the entry is zero.
+    """
     values = (np.arange(INT8_MIN, INT8_MAX + 1) - x.zero_point) * x.scale
-    with np.errstate(over="ignore"):
-        results = apply_function(op, values.astype(np.float64))
-    steps = np.rint(results / target.scale) + target.zero_point
+    results = apply_function(op, values.astype(np.float64))
+    defined = np.nan_to_num(results, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    steps = np.rint(defined / target.scale) + target.zero_point
     table: Array = np.clip(steps, INT8_MIN, INT8_MAX).astype(np.int8)
     return table
 

@@ -5,7 +5,7 @@
     Dequantize; Quantize, other scales    ->  Requantize
     uint8                                 ->  int8, zero points moved by 128
     movement(Dequantize(x))               ->  Dequantize(movement(x))
-    FloatBias(f(x, weights))              ->  f(x, weights, bias)
+    f(x, weights) + bias                  ->  f(x, weights, bias)
     Quantize(movement(f(x)))              ->  movement(Quantize(f(x)))
 
 What remains real stands before the first quantisation or after the last, for the host.
@@ -19,32 +19,31 @@ from typing_extensions import assert_never
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.graph_builder import GraphBuilder
 from tilewright.compiler.operators import (
-    Add,
-    AveragePool2d,
-    Clip,
+    BinaryFunction,
     Concat,
-    Conv2d,
     DataType,
     Dequantize,
     DequantizeWeights,
-    FloatAdd,
+    Expand,
     FloatAveragePool2d,
-    FloatBias,
+    FloatBinary,
     FloatClip,
     FloatConv2d,
     FloatDense,
+    FloatOperator,
     FloatSoftmax,
     FloatUnary,
-    Lookup,
+    Gather,
+    IntegerOperator,
+    LogicOperator,
     MaxPool2d,
     Pad,
     Quantize,
     Reinterpret,
-    Requantize,
     Reshape,
     Slice,
-    Softmax,
     Transpose,
+    Upsample2d,
 )
 from tilewright.compiler.passes.integer_emission import IntegerEmission, Quantised
 from tilewright.compiler.passes.integer_forms import Quantisation, WeightValues
@@ -111,15 +110,15 @@ class _Lowering:
                 self._move(node)
             case Concat():
                 self._join(node)
-            case FloatBias():
-                self._views[output] = self._biased(node)
-            case FloatConv2d() | FloatDense() | FloatAdd() | FloatAveragePool2d():
+            case FloatBinary():
+                self._views[output] = self._biased(node) or Deferred(node)
+            case Expand() | Upsample2d() | Gather():
+                raise ModelError(f"{node.label} has no integer form")
+            case _ if isinstance(node.op, FloatOperator):
                 self._views[output] = Deferred(node)
-            case FloatSoftmax() | FloatUnary():
-                self._views[output] = Deferred(node)
-            case Conv2d() | Add() | AveragePool2d() | Requantize() | Clip() | Lookup():
-                raise ModelError(f"{node.label} is an integer operator already")
-            case Softmax() | Reinterpret():
+            case _ if isinstance(node.op, LogicOperator):
+                raise ModelError(f"{node.label} has no integer form")
+            case _ if isinstance(node.op, IntegerOperator | Reinterpret):
                 raise ModelError(f"{node.label} is an integer operator already")
             case _:
                 assert_never(node.op)
@@ -190,17 +189,27 @@ class _Lowering:
         joined = self._emission.copy(node, node.op, operands, shared)
         self._views[output] = Quantised(joined, shared)
 
-    def _biased(self, node: Node) -> Deferred:
-        """Return a deferred convolution or dense layer with the bias that stands behind it."""
-        view = self._view(node, node.inputs[0])
-        if isinstance(view, Deferred) and isinstance(view.node.op, FloatConv2d | FloatDense):
+    def _biased(self, node: Node) -> Deferred | None:
+        """Return a deferred convolution or dense layer with the bias that stands behind it.
+
+        None where the node adds anything else.
+        """
+        if node.op != FloatBinary(function=BinaryFunction.ADD):
+            return None
+        for name, other in (node.inputs, reversed(node.inputs)):
+            view, bias = self._view(node, name), self._view(node, other)
+            if not isinstance(view, Deferred) or not isinstance(bias, WeightValues):
+                continue
             product = view.node
-            if len(product.inputs) == 2:
-                return Deferred(replace(product, inputs=(*product.inputs, node.inputs[1])))
-        raise ModelError(
-            f"{node.label} adds a constant to what is not the result of a convolution or a "
-            "matrix product without bias"
-        )
+            outputs = self._graph.tensors[name].shape[-1:]
+            if (
+                isinstance(product.op, FloatConv2d | FloatDense)
+                and len(product.inputs) == 2
+                and bias.values.shape[-1:] == outputs == (bias.values.size,)
+            ):
+                self._views[other] = bias.reshaped(outputs)
+                return Deferred(replace(product, inputs=(*product.inputs, other)))
+        return None
 
     def _move(self, node: Node) -> None:
         """Carry out movement on integers; on a deferred result, defer it too."""
@@ -284,7 +293,7 @@ class _Lowering:
             case FloatDense():
                 weights, bias = self._weights(node)
                 return emission.dense(node, x, weights, bias, target)
-            case FloatAdd():
+            case FloatBinary(function=BinaryFunction.ADD):
                 return emission.add(node, x, self._operand(node, 1), target)
             case FloatAveragePool2d():
                 return emission.average(node, node.op, x, target)

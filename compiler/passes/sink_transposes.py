@@ -19,29 +19,45 @@ from tilewright.compiler.operators import (
     Add,
     AveragePool2d,
     Clip,
+    Compare,
     Concat,
     Conv2d,
+    ConvTranspose2d,
     Dequantize,
     DequantizeWeights,
-    FloatAdd,
+    Expand,
     FloatAveragePool2d,
-    FloatBias,
+    FloatBinary,
     FloatClip,
     FloatConv2d,
+    FloatConvTranspose2d,
     FloatDense,
+    FloatInterpolate,
+    FloatLayerNorm,
+    FloatMatMul,
+    FloatReduce,
     FloatSoftmax,
     FloatUnary,
+    Gather,
+    LayerNorm,
+    Logical,
+    LogicOperator,
     Lookup,
+    MatMul,
     MaxPool2d,
+    MovementOperator,
+    Mul,
     Operator,
     Pad,
     Quantize,
     Reinterpret,
     Requantize,
     Reshape,
+    Select,
     Slice,
     Softmax,
     Transpose,
+    Upsample2d,
 )
 
 Permutation = tuple[int, ...]
@@ -89,8 +105,7 @@ class _Rewrite:
             operands = [self._materialise(name) for name in node.inputs]
             self._emit(node, node.op, operands, None)
         else:
-            operands = [self._aligned(name, common) for name in node.inputs]
-            self._emit(node, op, operands, common)
+            self._emit(node, op, self._aligned_operands(node, common), common)
 
     def finish(self) -> Graph:
         """Return the new graph."""
@@ -107,15 +122,34 @@ class _Rewrite:
 
     def _common_permutation(self, node: Node) -> Permutation | None:
         """Return the permutation that all operands of a node are brought to, None for none."""
+        if not _broadcasts(node.op):
+            permutation = self._views[node.inputs[0]].permutation if node.inputs else ()
+            return permutation if permutation != tuple(sorted(permutation)) else None
+        rank = len(self._graph.tensors[node.outputs[0]].shape)
         for name in node.inputs:
-            view = self._views[name]
-            if view.permutation != tuple(sorted(view.permutation)):
-                return view.permutation
+            permutation = self._views[name].permutation
+            if permutation != tuple(sorted(permutation)) and len(permutation) == rank:
+                return permutation
         return None
 
+    def _aligned_operands(self, node: Node, permutation: Permutation) -> list[str]:
+        if _broadcasts(node.op):
+            return [self._aligned(name, permutation) for name in node.inputs]
+        first, *parameters = node.inputs
+        return [self._aligned(first, permutation), *map(self._materialise, parameters)]
+
     def _aligned(self, name: str, permutation: Permutation) -> str:
-        """Return a tensor whose transposition by `permutation` is the old tensor `name`."""
+        """Return a tensor whose transposition by `permutation` is the old tensor `name`.
+
+        One of fewer axes gets leading ones of size 1 first, as broadcasting would give it.
+        """
         view = self._views[name]
+        missing = len(permutation) - len(view.permutation)
+        if missing:
+            base = self._builder.tensor(self._transposed(view))
+            shape = (1,) * missing + base.shape
+            padded = self._builder.add(Reshape(shape=shape), [base.name], node=f"{name}/broadcast")
+            view = View(padded, tuple(range(len(shape))))
         return self._transposed(View(view.base, compose(view.permutation, inverse(permutation))))
 
     def _materialise(self, name: str) -> str:
@@ -159,14 +193,42 @@ class _Rewrite:
 
 def permuted(op: Operator, permutation: Permutation) -> Operator | None:
     """Return `op` for tensors as they are before a transposition, None where there is no such."""
+    keeps_last = permutation[-1] == len(permutation) - 1
+    match op:
+        case Quantize() | Dequantize() | Reinterpret() | FloatClip() | FloatUnary():
+            return op
+        case _ if isinstance(op, FloatBinary | Add | Mul | Requantize | Clip | LogicOperator):
+            return op
+        case FloatSoftmax() | FloatLayerNorm() | FloatDense():
+            return op if keeps_last else None
+        case FloatReduce(axes=axes):
+            return replace(op, axes=tuple(sorted(permutation[axis] for axis in axes)))
+        case FloatInterpolate(axis=axis):
+            return FloatInterpolate(axis=permutation[axis])
+        case _ if isinstance(op, MovementOperator):
+            return _permuted_movement(op, permutation)
+        case (
+            FloatConv2d()
+            | FloatConvTranspose2d()
+            | FloatMatMul()
+            | FloatAveragePool2d()
+            | Conv2d()
+            | ConvTranspose2d()
+            | MatMul()
+            | AveragePool2d()
+            | DequantizeWeights()
+            | Lookup()
+            | Softmax()
+            | LayerNorm()
+        ):
+            return None
+        case _:
+            assert_never(op)
+
+
+def _permuted_movement(op: MovementOperator, permutation: Permutation) -> Operator | None:
     back = inverse(permutation)
     match op:
-        case Quantize() | Dequantize() | Reinterpret() | FloatClip() | FloatUnary() | FloatAdd():
-            return op
-        case Add() | Requantize() | Clip():
-            return op
-        case FloatSoftmax():
-            return op if permutation[-1] == len(permutation) - 1 else None
         case Slice(begin=begin, end=end, stride=stride):
             return Slice(
                 begin=reorder(begin, back), end=reorder(end, back), stride=reorder(stride, back)
@@ -175,19 +237,17 @@ def permuted(op: Operator, permutation: Permutation) -> Operator | None:
             return replace(op, before=reorder(before, back), after=reorder(after, back))
         case Concat(axis=axis):
             return Concat(axis=permutation[axis])
-        case (
-            FloatBias()
-            | Conv2d()
-            | AveragePool2d()
-            | MaxPool2d()
-            | FloatConv2d()
-            | FloatAveragePool2d()
-        ):
-            return None
-        case FloatDense() | DequantizeWeights() | Lookup() | Softmax() | Reshape() | Transpose():
+        case Expand(shape=shape):
+            return Expand(shape=reorder(shape, back)) if len(shape) == len(permutation) else None
+        case MaxPool2d() | Reshape() | Transpose() | Upsample2d() | Gather():
             return None
         case _:
             assert_never(op)
+
+
+def _broadcasts(op: Operator) -> bool:
+    """Tell whether the operands of `op` stand for each other's elements, as numpy broadcasts."""
+    return isinstance(op, FloatBinary | Add | Mul | Compare | Logical | Select | Concat)
 
 
 def compose(first: Permutation, second: Permutation) -> Permutation:

@@ -1,9 +1,17 @@
 """Translation of ONNX matrix products and sums."""
 
-from tilewright.compiler.operators import FloatAdd, FloatBias, FloatDense, Reshape, Transpose
+from tilewright.compiler.operators import (
+    BinaryFunction,
+    FloatBinary,
+    FloatDense,
+    Reshape,
+    Transpose,
+)
 from tilewright.compiler.readers.onnx_file import OnnxNode
 from tilewright.compiler.readers.onnx_translation import OnnxTranslation
 from tilewright.isa.errors import ModelError
+
+ADD = FloatBinary(function=BinaryFunction.ADD)
 
 
 def gemm(state: OnnxTranslation, node: OnnxNode) -> None:
@@ -40,33 +48,14 @@ def qlinear_matmul(state: OnnxTranslation, node: OnnxNode) -> None:
 
 
 def add(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate Add of two tensors of one shape, or of a constant per channel."""
-    a, b = state.tensor(node, 0), state.tensor(node, 1)
-    for x, bias in ((a, b), (b, a)):
-        if state.is_constant(bias) and _add_bias(state, node, x, bias):
-            return
-    state.finish(node, FloatAdd(), [a, b])
+    """Translate Add."""
+    state.finish(node, ADD, [state.tensor(node, 0), state.tensor(node, 1)])
 
 
 def qlinear_add(state: OnnxTranslation, node: OnnxNode) -> None:
     """Translate com.microsoft QLinearAdd: (a, s, z, b, s, z, s, z)."""
     operands = [state.dequantized(node, 0, "a"), state.dequantized(node, 3, "b")]
-    state.finish_quantized(node, FloatAdd(), operands, (6, 7))
-
-
-def _add_bias(state: OnnxTranslation, node: OnnxNode, x: str, bias: str) -> bool:
-    """Translate the sum of a matrix or an image and a constant per channel; tell whether it is."""
-    shape = state.builder.tensor(x).shape
-    given = state.builder.tensor(bias).shape
-    if len(shape) == 2 and given in ((shape[1],), (1, shape[1])):
-        vector = state.add(node, Reshape(shape=shape[1:]), [bias], "bias")
-        state.finish(node, FloatBias(), [x, vector])
-        return True
-    if len(shape) == 4 and given in ((shape[1], 1, 1), (1, shape[1], 1, 1)):
-        vector = state.add(node, Reshape(shape=shape[1:2]), [bias], "bias")
-        state.finish_image(node, FloatBias(), [state.to_channels_last(node, x), vector])
-        return True
-    return False
+    state.finish_quantized(node, ADD, operands, (6, 7))
 
 
 def _require_plain_gemm(node: OnnxNode) -> None:

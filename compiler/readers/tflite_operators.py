@@ -3,10 +3,11 @@
 import math
 
 from tilewright.compiler.operators import (
+    BinaryFunction,
     Concat,
     DataType,
-    FloatAdd,
     FloatAveragePool2d,
+    FloatBinary,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -26,9 +27,9 @@ from tilewright.isa.errors import ModelError
 
 
 def add(state: TfliteTranslation, op: TfliteOperator) -> None:
-    """Translate ADD of two tensors of one shape."""
+    """Translate ADD."""
     operands = [state.real(op, 0), state.real(op, 1)]
-    state.finish(op, FloatAdd(), operands, op.option(0, "<b"))
+    state.finish(op, FloatBinary(function=BinaryFunction.ADD), operands, op.option(0, "<b"))
 
 
 def conv_2d(state: TfliteTranslation, op: TfliteOperator) -> None:

@@ -15,11 +15,12 @@ from tilewright.compiler.evaluate_pooling import average_pool
 from tilewright.compiler.graph import Graph, Node, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder
 from tilewright.compiler.operators import (
+    BinaryFunction,
     Clip,
     Conv2d,
     DataType,
-    FloatAdd,
     FloatAveragePool2d,
+    FloatBinary,
     Function,
     Lookup,
     Quantize,
@@ -40,7 +41,7 @@ from tilewright.compiler.passes.integer_forms import (
 from tilewright.isa.errors import InputError
 from tilewright.isa.integers import requantize
 
-NODE = Node(name="n", op=FloatAdd(), inputs=(), outputs=("y",))
+NODE = Node(name="n", op=FloatBinary(function=BinaryFunction.ADD), inputs=(), outputs=("y",))
 
 
 def half_even(value: Fraction) -> int:
@@ -272,12 +273,31 @@ def test_lookup_reads_the_entry_of_each_value() -> None:
     assert np.array_equal(evaluate(builder.build([output]), {"x": x})[output], expected)
 
 
+#: What functions yield at 12700 in steps of 0.01, where they do not leave int8.
+BOUNDED = {
+    Function.SIGMOID: 100,
+    Function.TANH: 100,
+    Function.HARD_SIGMOID: 100,
+    Function.ERF: 100,
+    Function.SIGN: 100,
+    Function.RECIPROCAL: 0,
+    Function.NEGATE: -128,
+}
+
+
 @pytest.mark.parametrize("function", list(Function))
 def test_a_table_saturates_where_the_function_leaves_the_range(function: Function) -> None:
     op = FloatUnary(function=function, alpha=0.5, beta=0.5)
     table = lookup_table(op, Quantisation(100.0, 0), Quantisation(0.01, 0))
-    bounded = function in (Function.SIGMOID, Function.TANH, Function.HARD_SIGMOID)
-    assert table[255] == (100 if bounded else 127)
+    assert table[255] == BOUNDED.get(function, 127)
+
+
+def test_a_table_is_zero_where_the_function_is_not_defined() -> None:
+    table = lookup_table(
+        FloatUnary(function=Function.LOG), Quantisation(1.0, 0), Quantisation(0.1, 7)
+    )
+    assert table[:128].tolist() == [7] * 128
+    assert table[128:131].tolist() == [-128, 7, 14]
 
 
 def test_integer_softmax_is_the_real_one_rounded(rng: np.random.Generator) -> None:

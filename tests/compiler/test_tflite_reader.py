@@ -410,11 +410,8 @@ REFUSALS = {
         "node 'RELU_0' yields shape [1, 4, 4, 2], declared as [1, 4, 4, 3]",
     ),
     "a broadcast": (
-        single("ADD", [PIXELS, activation("b", (1, 1, 1, 2)), PIXELS], "AddOptions", dynamic=2),
-        (
-            "node 'ADD_0' takes two tensors of one shape, "
-            "not float32[1, 4, 4, 2] and float32[1, 1, 1, 2]"
-        ),
+        single("ADD", [PIXELS, activation("b", (1, 1, 1, 3)), PIXELS], "AddOptions", dynamic=2),
+        ("node 'ADD_0' cannot broadcast float32[1, 4, 4, 2] and float32[1, 1, 1, 3]"),
     ),
     "an activation that does not fuse": (
         single(

@@ -1,6 +1,7 @@
 """Operators that compute each element from those at the same place, and their requantisation."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 
 from typing_extensions import assert_never
 
@@ -155,19 +156,14 @@ def unary(op: FloatUnary, x: Tensor, name: str) -> Tensor:
 
 def gelu(x: Tensor, name: str) -> Tensor:
     """Declare ``x * (1 + erf(x / sqrt(2))) / 2``."""
-    half, root = constant(0.5, x.dtype), constant(2**-0.5, x.dtype)
-    return elementwise(
-        name,
-        lambda value: value * half * (call(operations.Function.ERF, value * root) + 1),
-        x,
-    )
+    return elementwise(name, _gelu, x)
 
 
-def _function(op: FloatUnary, value: Expr) -> Expr:
+def _function(op: FloatUnary, value: Expr) -> Expr:  # noqa: C901
     exponential = operations.Function.EXP
     match op.function:
         case Function.SIGMOID:
-            return 1 / (call(exponential, -value) + 1)
+            return _sigmoid(value)
         case Function.TANH:
             return call(operations.Function.TANH, value)
         case Function.HARD_SIGMOID:
@@ -178,5 +174,54 @@ def _function(op: FloatUnary, value: Expr) -> Expr:
             return select(value < 0, value * op.alpha, value)
         case Function.ELU:
             return select(value < 0, (call(exponential, value) - 1) * op.alpha, value)
+        case Function.SILU:
+            return value * _sigmoid(value)
+        case Function.GELU:
+            return _gelu(value)
+        case Function.GELU_TANH:
+            inner = (value + value * value * value * 0.044715) * (2 / math.pi) ** 0.5
+            return value * 0.5 * (call(operations.Function.TANH, inner) + 1)
+        case Function.SOFTPLUS:
+            return _softplus(value)
+        case Function.MISH:
+            return value * call(operations.Function.TANH, _softplus(value))
+        case Function.RECIPROCAL:
+            return 1 / value
+        case Function.NEGATE:
+            return -value
+        case Function.CEIL:
+            return -call(operations.Function.FLOOR, -value)
+        case Function.SIGN:
+            return select(value < 0, -1.0, select(0 < value, 1.0, value * 0))
+        case Function.EXP | Function.LOG | Function.SQRT | Function.ABSOLUTE:
+            return call(CALLS[op.function], value)
+        case Function.ERF | Function.FLOOR | Function.ROUND:
+            return call(CALLS[op.function], value)
         case _:
             assert_never(op.function)
+
+
+#: Functions of the graph that expressions have under their own name.
+CALLS: Mapping[Function, operations.Function] = {
+    Function.EXP: operations.Function.EXP,
+    Function.LOG: operations.Function.LOG,
+    Function.SQRT: operations.Function.SQRT,
+    Function.ABSOLUTE: operations.Function.ABSOLUTE,
+    Function.ERF: operations.Function.ERF,
+    Function.FLOOR: operations.Function.FLOOR,
+    Function.ROUND: operations.Function.ROUND_HALF_EVEN,
+}
+
+
+def _sigmoid(value: Expr) -> Expr:
+    return 1 / (call(operations.Function.EXP, -value) + 1)
+
+
+def _softplus(value: Expr) -> Expr:
+    below = call(operations.Function.EXP, -call(operations.Function.ABSOLUTE, value))
+    return maximum(value, 0) + call(operations.Function.LOG, below + 1)
+
+
+def _gelu(value: Expr) -> Expr:
+    half, root = constant(0.5, value.dtype), constant(2**-0.5, value.dtype)
+    return value * half * (call(operations.Function.ERF, value * root) + 1)

@@ -3,7 +3,7 @@
 from typing_extensions import assert_never
 
 from tilewright.compiler import operators
-from tilewright.compiler.tensor.expressions import Tensor
+from tilewright.compiler.tensor.expressions import ExpressionError, Tensor
 from tilewright.compiler.tensor.operators import (
     convolution,
     elementwise,
@@ -16,34 +16,22 @@ from tilewright.compiler.tensor.operators import (
 def declare_operator(op: operators.Operator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
     """Declare what `op` computes from `inputs`; it may take several stages called ``name.*``."""
     match op:
-        case (
-            operators.Conv2d()
-            | operators.Add()
-            | operators.AveragePool2d()
-            | operators.Requantize()
-            | operators.Clip()
-            | operators.Lookup()
-            | operators.Softmax()
-        ):
+        case _ if isinstance(op, operators.IntegerOperator):
             return _integer(op, inputs, name)
-        case (
-            operators.MaxPool2d()
-            | operators.Reshape()
-            | operators.Transpose()
-            | operators.Slice()
-            | operators.Pad()
-            | operators.Concat()
-        ):
+        case _ if isinstance(op, operators.MovementOperator):
             return _movement(op, inputs, name)
-        case (
-            operators.Quantize()
-            | operators.Dequantize()
-            | operators.DequantizeWeights()
-            | operators.Reinterpret()
-        ):
+        case _ if isinstance(op, operators.ConversionOperator):
             return _conversion(op, inputs, name)
-        case _:
+        case _ if isinstance(op, operators.FloatOperator):
             return _float(op, inputs, name)
+        case _ if isinstance(op, operators.LogicOperator):
+            raise _undeclared(op)
+        case _:
+            assert_never(op)
+
+
+def _undeclared(op: operators.Operator) -> ExpressionError:
+    return ExpressionError(f"{type(op).__name__} has no declaration as a tensor expression")
 
 
 def _integer(op: operators.IntegerOperator, inputs: tuple[Tensor, ...], name: str) -> Tensor:
@@ -63,6 +51,13 @@ def _integer(op: operators.IntegerOperator, inputs: tuple[Tensor, ...], name: st
             return elementwise.lookup(inputs[0], inputs[1], name)
         case operators.Softmax():
             return normalisation.softmax(op, inputs[0], inputs[1], name)
+        case (
+            operators.ConvTranspose2d()
+            | operators.MatMul()
+            | operators.Mul()
+            | operators.LayerNorm()
+        ):
+            raise _undeclared(op)
         case _:
             assert_never(op)
 
@@ -81,6 +76,8 @@ def _movement(op: operators.MovementOperator, inputs: tuple[Tensor, ...], name: 
             return movement.pad(op, inputs[0], name)
         case operators.Concat():
             return movement.concat(op, inputs, name)
+        case operators.Expand() | operators.Upsample2d() | operators.Gather():
+            raise _undeclared(op)
         case _:
             assert_never(op)
 
@@ -106,7 +103,7 @@ def _float(op: operators.FloatOperator, inputs: tuple[Tensor, ...], name: str) -
             return convolution.float_conv2d(op, x, inputs[1], bias, name)
         case operators.FloatDense():
             return convolution.dense(x, inputs[1], bias, name)
-        case operators.FloatAdd() | operators.FloatBias():
+        case operators.FloatBinary(function=operators.BinaryFunction.ADD):
             return elementwise.float_add(x, inputs[1], name)
         case operators.FloatAveragePool2d():
             return pooling.float_average_pool(op, x, name)
@@ -116,5 +113,14 @@ def _float(op: operators.FloatOperator, inputs: tuple[Tensor, ...], name: str) -
             return normalisation.float_softmax(op, x, name)
         case operators.FloatUnary():
             return elementwise.unary(op, x, name)
+        case (
+            operators.FloatConvTranspose2d()
+            | operators.FloatMatMul()
+            | operators.FloatBinary()
+            | operators.FloatReduce()
+            | operators.FloatLayerNorm()
+            | operators.FloatInterpolate()
+        ):
+            raise _undeclared(op)
         case _:
             assert_never(op)

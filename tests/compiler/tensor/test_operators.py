@@ -6,12 +6,12 @@ from loop_nests import evaluate_tensor
 from tilewright.compiler.evaluate import evaluate_all
 from tilewright.compiler.graph import Graph, Node, Tensor
 from tilewright.compiler.operators import (
+    BinaryFunction,
     DataType,
     Dequantize,
     DequantizeWeights,
-    FloatAdd,
     FloatAveragePool2d,
-    FloatBias,
+    FloatBinary,
     FloatClip,
     FloatConv2d,
     FloatDense,
@@ -24,7 +24,8 @@ from tilewright.compiler.operators import (
     Softmax,
     Transpose,
 )
-from tilewright.compiler.operators.inference import TensorType, infer
+from tilewright.compiler.operators.inference import infer
+from tilewright.compiler.operators.tensor_type import TensorType
 from tilewright.compiler.tensor.declare import placeholder
 from tilewright.compiler.tensor.operators.convolution import dense, matmul, transposed_conv2d
 from tilewright.compiler.tensor.operators.elementwise import gelu
@@ -154,8 +155,8 @@ def test_float_operators_are_near_the_graph(rng: np.random.Generator) -> None:
         (FloatConv2d(stride=(2, 2), groups=2), (image, weights)),
         (FloatDense(), (normal(2, 7), normal(3, 7), normal(3))),
         (FloatDense(), (normal(2, 7), normal(3, 7))),
-        (FloatAdd(), (image, normal(1, 5, 5, 4))),
-        (FloatBias(), (image, normal(4))),
+        (FloatBinary(function=BinaryFunction.ADD), (image, normal(1, 5, 5, 4))),
+        (FloatBinary(function=BinaryFunction.ADD), (image, normal(4))),
         (FloatAveragePool2d(kernel=(2, 2), stride=(2, 2), pads=(1, 0, 0, 1)), (image,)),
         (
             FloatAveragePool2d(
