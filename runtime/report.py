@@ -10,6 +10,8 @@ from string import Template
 from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph, Target
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.memories import Engine
+from tilewright.runtime.occupancy import occupancies
+from tilewright.runtime.report_charts import occupancy_rows, roofline
 from tilewright.runtime.segments import Segment, merge_segments
 from tilewright.runtime.stats import LayerStats, RunStats, longest_wait
 from tilewright.sim.timeline import EngineAccount, Timeline
@@ -30,6 +32,8 @@ def render_report(compiled: CompiledGraph, timelines: Sequence[Timeline], stats:
         "tiles": _tiles(stats),
         "engines": "\n".join(_engine_row(engine, stats) for engine in Engine),
         "layers": _layer_rows(stats),
+        "roofline": roofline(stats, config),
+        "scratchpads": _scratchpad_rows(compiled, timelines, stats.cycles),
         "placement": "\n".join(
             _row(_cells(item.node, item.operator, item.target.value, item.reason))
             for item in placement
@@ -120,6 +124,23 @@ def _layer_row(layer: LayerStats, number: int, run_cycles: int) -> str:
 
 def _name_cell(layer: LayerStats, mark: str = "") -> str:
     return f'<td class="name">{mark}{escape(layer.name)}</td>'
+
+
+def _scratchpad_rows(compiled: CompiledGraph, timelines: Sequence[Timeline], cycles: int) -> str:
+    programs = [step.program for step in compiled.steps if isinstance(step, AcceleratorStep)]
+    if not programs:
+        return ""
+    config = compiled.config
+    rows = occupancy_rows(occupancies(programs, timelines), config, cycles)
+    return "\n".join(
+        _row(
+            _cells(name)
+            + _numbers(depth, size, peak)
+            + f'<td class="number">{peak / depth:.0%}</td><td class="number">{mean:,.1f}</td>'
+            + f'<td class="curve">{curve}</td>'
+        )
+        for name, depth, size, peak, mean, curve in rows
+    )
 
 
 def _configuration_rows(record: dict[str, object]) -> str:
