@@ -1,7 +1,7 @@
-"""Choices that a tuner has made for kernels, by the digest of all that their timing depends on."""
+"""Choices that a tuner has made, by the digest of all that their timing depends on."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -11,36 +11,63 @@ from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling
 
 #: What the search for the tiles of a kernel needs to know of it.
 KernelShape: TypeAlias = MatrixShape | LaneShape
+Tiling: TypeAlias = MatrixTiling | LaneTiling
+
+#: Tiles that a kernel is ahead of the one that reads its rows, where nothing is tuned: store and
+#: load in between take their time.
+DEFAULT_LEAD = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How kernels that take turns, or one kernel, are cut to tiles, and what that costs."""
+
+    #: Of each kernel.
+    tilings: tuple[Tiling, ...]
+    #: Tiles that a kernel is ahead of the next one.
+    lead: int = DEFAULT_LEAD
+    #: Simulated cycles of these kernels alone.
+    cycles: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
     """Tuned choices for one configuration; what is absent follows the estimate of cycles."""
 
-    #: Tilings by the digest of the kernel's shape.
-    matrix: Mapping[str, MatrixTiling] = field(default_factory=lambda: MappingProxyType({}))
-    lanes: Mapping[str, LaneTiling] = field(default_factory=lambda: MappingProxyType({}))
-    #: Whether kernels that could take turns do, by the digest of their shapes.
-    joins: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    by_digest: Mapping[str, Choice] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, digest: str) -> Choice | None:
+        """Return the choice for kernels by their digest, if there is one."""
+        return self.by_digest.get(digest)
 
     def matrix_tiling(self, shape: MatrixShape) -> MatrixTiling | None:
-        """Return the tuned tiling of a convolution, if there is one."""
-        return self.matrix.get(shape_digest(shape)) if self.matrix else None
+        """Return the tuned tiling of a convolution by itself, if there is one."""
+        match self._alone(shape):
+            case Choice(tilings=(MatrixTiling() as tiling,)):
+                return tiling
+            case _:
+                return None
 
     def lane_tiling(self, shape: LaneShape) -> LaneTiling | None:
-        """Return the tuned tiling of a lane kernel, if there is one."""
-        return self.lanes.get(shape_digest(shape)) if self.lanes else None
+        """Return the tuned tiling of a lane kernel by itself, if there is one."""
+        match self._alone(shape):
+            case Choice(tilings=(LaneTiling() as tiling,)):
+                return tiling
+            case _:
+                return None
 
-    def joined(self, shapes: tuple[KernelShape, ...]) -> bool:
-        """Whether kernels that could take turns are to."""
-        return self.joins.get(shape_digest(*shapes), True) if self.joins else True
+    def _alone(self, shape: KernelShape) -> Choice | None:
+        return self.of(kernels_digest([shape])) if self.by_digest else None
 
 
 #: Nothing tuned.
 NO_CHOICES = Choices()
 
 
-def shape_digest(*shapes: KernelShape) -> str:
-    """Return the digest of the shapes of kernels, the same in every process."""
-    text = "\n".join(repr(shape) for shape in shapes)
+def kernels_digest(shapes: Sequence[KernelShape], links: Sequence[tuple[int, ...]] = ()) -> str:
+    """Return the digest of kernels in order, the same in every process.
+
+    `links` says for each kernel which of them make the tensors that it reads, -1 for none.
+    """
+    text = "\n".join([*map(repr, shapes), *map(repr, links)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from tilewright.compiler.compiled import AcceleratorStep, Binding, Fold, LayerInfo
 from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.chains import Pipeline, make_pipelines
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
 from tilewright.compiler.lowering.folding import fold, folded_shape
 from tilewright.compiler.lowering.fusion import KernelGroup, fuse
 from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
 from tilewright.compiler.lowering.memory_plan import Lifetime, MemoryPlan, plan_memory
-from tilewright.compiler.lowering.pipelining import Pipeline, emit_pipeline, make_pipelines
+from tilewright.compiler.lowering.pipelining import emit_pipeline
 from tilewright.compiler.lowering.placement import (
     Schedule,
     fits,
