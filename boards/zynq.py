@@ -119,7 +119,7 @@ class BoardTop(Unit):
     def __init__(self, config: AcceleratorConfig, family: Family) -> None:
         self._config = config
         self._block = BLOCKS[family]
-        super().__init__({})
+        super().__init__(self.members())
 
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
@@ -144,6 +144,10 @@ class BoardTop(Unit):
             cell |= {f"i_{port}{name}": Const(0, bits) for name, bits in block.idle_inputs.items()}
         self.place_processor(m, cell)
         return m
+
+    def members(self) -> dict[str, Any]:
+        """Ports of the design: none, where the processor is there."""
+        return {}
 
     def place_processor(self, m: Module, connections: dict[str, Any]) -> None:
         """Make the processor; a simulation puts something else in its place."""

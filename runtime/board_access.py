@@ -49,6 +49,22 @@ class Buffer(Protocol):
         ...
 
 
+class Interrupt(Protocol):
+    """An interrupt that is masked when it comes."""
+
+    def arm(self) -> None:
+        """Let the next interrupt come through, or the present one where it is still raised."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Say whether an interrupt has come since `arm`, or comes within some seconds."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
 class BoardAccess(Protocol):
     """What the operating system of a board offers."""
 
@@ -67,4 +83,8 @@ class BoardAccess(Protocol):
 
     def allocate(self, size_bytes: int) -> Buffer:
         """Take memory; raises `BoardError` where there is none."""
+        ...
+
+    def interrupt(self) -> Interrupt | None:
+        """Open the first interrupt of the programmable logic, where the system offers it."""
         ...

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.runtime.board_access import BoardError, Buffer, Window
+from tilewright.runtime.board_access import BoardError, Buffer, Interrupt, Window
+from tilewright.runtime.board_interrupt import UioInterrupt
 from tilewright.runtime.board_machine import Bytes
 
 _MANAGER = "sys/class/fpga_manager/fpga0"
@@ -82,6 +83,10 @@ class DevMemAccess:
                 f"there is no contiguous memory: {_reason(error)}",
                 hint=f"load the kernel module u-dma-buf with {_BUFFER}={size_bytes}",
             ) from error
+
+    def interrupt(self) -> Interrupt | None:
+        """Open the first interrupt of the programmable logic."""
+        return UioInterrupt.find(self._root)
 
 
 class _Window:

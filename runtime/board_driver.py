@@ -1,12 +1,13 @@
 """The driver: runs programs on the accelerator of a board."""
 
-import time
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from typing_extensions import Self
 
+from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.errors import DeadlockError
@@ -25,7 +26,7 @@ from tilewright.isa.registers import (
     Register,
     Status,
 )
-from tilewright.runtime.board_access import BoardAccess, BoardError, Buffer
+from tilewright.runtime.board_access import BoardAccess, BoardError, Buffer, Window
 from tilewright.runtime.board_clock import ProcessorRegisters
 from tilewright.runtime.board_machine import (
     Counters,
@@ -36,13 +37,13 @@ from tilewright.runtime.board_machine import (
 )
 from tilewright.runtime.board_record import BITSTREAM_NAME, BoardRecord
 from tilewright.runtime.board_status import describe, read_counters, read_states
+from tilewright.runtime.board_wait import Waiter
 from tilewright.sim.simulator import Progress
 
-#: Cycles without progress after which the accelerator itself gives up.
+#: Longer than any wait for a memory that still works.
 WATCHDOG_CYCLES = 1 << 22
-#: Time in which the host looks without a pause, and the pauses after it.
-_SPIN_SECONDS = 0.002
-_PAUSE_SECONDS = 0.0005
+#: Time in which a program may end that nobody wants any more.
+_SETTLE_SECONDS = 1.0
 _DIGEST_WORDS = 4
 
 
@@ -57,6 +58,8 @@ class BoardMachine:
         A build: the bitstream and its `config.json`.
     run_seconds
         Time after which a program is given up that neither ends nor stalls.
+    watchdog_cycles
+        Cycles without progress after which the accelerator itself gives up.
 
     Raises
     ------
@@ -64,15 +67,43 @@ class BoardMachine:
         If the bitstream is not that of its description, or cannot be used.
     """
 
-    def __init__(self, access: BoardAccess, folder: Path, *, run_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        access: BoardAccess,
+        folder: Path,
+        *,
+        run_seconds: float = 60.0,
+        watchdog_cycles: int = WATCHDOG_CYCLES,
+    ) -> None:
         self._access = access
         self._folder = folder
         self._record = BoardRecord.load(folder)
         self._run_seconds = run_seconds
+        self._watchdog_cycles = watchdog_cycles
         self._buffer: Buffer | None = None
         self._loaded: Program | None = None
         self._must_download = True
-        self._prepare()
+        self._interrupt = access.interrupt()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def config(self) -> AcceleratorConfig:
+        """What the bitstream is."""
+        return self._record.config
+
+    @property
+    def registers(self) -> Window:
+        """The accelerator's registers."""
+        return self._registers
+
+    @property
+    def waits_by(self) -> str:
+        """How the end of a program is waited for, in words."""
+        return self._waiter.method
 
     @property
     def description(self) -> str:
@@ -110,10 +141,10 @@ class BoardMachine:
 
     def close(self) -> None:
         """Give the memory back; the bitstream stays where it is."""
-        self._loaded = None
-        if self._buffer is not None:
-            self._buffer.free()
-            self._buffer = None
+        self._free()
+        if self._interrupt is not None:
+            self._interrupt.close()
+            self._interrupt = None
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +155,7 @@ class BoardMachine:
     def _prepare(self) -> None:
         """Put the bitstream and its clock in place, and see that they are what they should be."""
         if not self._must_download:
+            self._check_identity()
             return
         record = self._record
         self._access.download(self._folder / BITSTREAM_NAME)
@@ -137,11 +169,13 @@ class BoardMachine:
                 f" its bitstream was built for {record.config.clock_mhz:g} MHz"
             )
         self._registers = self._access.window(record.control_address, record.control_bytes)
+        self._waiter = Waiter(self._registers, self._interrupt)
         self._check_identity()
         self._write(Register.CONTROL, Control.RESET)
-        self._must_download = False
 
     def _check_identity(self) -> None:
+        """Refuse another bitstream; the next run loads the right one."""
+        self._must_download = True
         found = self._read(Register.IDENTIFICATION)
         if found != IDENTIFICATION:
             raise BoardError(
@@ -165,6 +199,7 @@ class BoardMachine:
                 f" {expected[:16]}",
                 hint="copy bitstream and config.json from the same build",
             )
+        self._must_download = False
 
     def _load(self, program: Program) -> Buffer:
         """Have the program and its constants in memory."""
@@ -172,7 +207,7 @@ class BoardMachine:
             return self._buffer
         self._loaded = None
         if self._buffer is None or self._buffer.data.size < program.dram_bytes:
-            self.close()
+            self._free()
             self._buffer = self._access.allocate(program.dram_bytes)
         buffer = self._buffer
         assert buffer.physical_address % BASE_ALIGNMENT_BYTES == 0, "memory comes in pages"
@@ -185,6 +220,12 @@ class BoardMachine:
         self._loaded = program
         return buffer
 
+    def _free(self) -> None:
+        self._loaded = None
+        if self._buffer is not None:
+            self._buffer.free()
+            self._buffer = None
+
     def _start(self, program: Program, buffer: Buffer) -> None:
         base, mask = buffer.physical_address, (1 << REGISTER_BITS) - 1
         self._write(PORT_REGISTERS_OFFSET + PortRegister.BASE_LOW, base & mask)
@@ -192,18 +233,27 @@ class BoardMachine:
         self._write(PORT_REGISTERS_OFFSET + PortRegister.REFUSED, 0)
         self._write(Register.CODE_ADDRESS, program.code_address)
         self._write(Register.INSTRUCTION_COUNT, len(program.instructions))
-        self._write(Register.WATCHDOG_CYCLES, WATCHDOG_CYCLES)
+        self._write(Register.WATCHDOG_CYCLES, self._watchdog_cycles)
+        self._waiter.enable()
         self._write(Register.CONTROL, Control.CLEAR)
         self._write(Register.CONTROL, Control.START)
 
     def _wait(self, program: Program, progress: Progress | None) -> None:
         """Wait for the end; whatever goes wrong leaves an accelerator that can be used again."""
         total = len(program.instructions)
+
+        def look() -> None:
+            if progress is not None:
+                progress(0, total)
+
         try:
-            status = self._poll(progress, total)
+            status = self._waiter.wait(self._run_seconds, look)
         except BaseException:
-            # The caller gives up while the program runs: only a new bitstream stops it for sure.
+            # The caller gives up while the program runs: where it does not end by itself, only a
+            # new bitstream stops it for sure.
             self._must_download = True
+            with contextlib.suppress(OSError):
+                self._must_download = not self._waiter.settle(_SETTLE_SECONDS)
             raise
         refused = self._read(PORT_REGISTERS_OFFSET + PortRegister.REFUSED)
         if refused:
@@ -219,18 +269,6 @@ class BoardMachine:
             raise DeadlockError(f"the accelerator stands still: {said}")
         self._must_download = True
         raise BoardError(f"the accelerator has not finished in {self._run_seconds:g} s: {said}")
-
-    def _poll(self, progress: Progress | None, total: int) -> int:
-        begin = time.monotonic()
-        while True:
-            status = self._read(Register.STATUS)
-            waited = time.monotonic() - begin
-            if status & (Status.DONE | Status.STALLED) or waited > self._run_seconds:
-                return status
-            if waited > _SPIN_SECONDS:
-                if progress is not None:
-                    progress(0, total)
-                time.sleep(_PAUSE_SECONDS)
 
     def _read(self, offset: int) -> int:
         return self._registers.read(offset)

@@ -5,12 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.runtime.board_access import BoardError, Buffer, Window
+from tilewright.runtime.board_access import BoardError, Buffer, Interrupt, Window
+from tilewright.runtime.board_interrupt import UioInterrupt
 from tilewright.runtime.board_machine import Bytes
 
 
 class PynqAccess:
     """`BoardAccess` through pynq 2.7 or later.
+
+    Parameters
+    ----------
+    root
+        Folder that holds the files of the kernel.
 
     Raises
     ------
@@ -20,7 +26,8 @@ class PynqAccess:
 
     name = "pynq"
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
         try:
             import pynq
         except ImportError as error:
@@ -60,6 +67,10 @@ class PynqAccess:
                 hint="end other programs that use pynq, or enlarge cma= in the boot arguments",
             ) from error
         return _PynqBuffer(array)
+
+    def interrupt(self) -> Interrupt | None:
+        """Open the first interrupt of the programmable logic."""
+        return UioInterrupt.find(self._root)
 
 
 class _PynqBuffer:

@@ -1,4 +1,4 @@
-"""Builds the Verilated test bench of a configuration as a shared library, once, and caches it."""
+"""Builds Verilated hardware as shared libraries; the core's test bench once, and caches it."""
 
 import hashlib
 import importlib.util
@@ -160,31 +160,67 @@ def _build(config: AcceleratorConfig, tools: Toolchain, folder: Path, trace: boo
 
     source = folder / "bench.v"
     source.write_text(bench_verilog(config), encoding="utf-8")
+    (folder / "observe.h").write_text(_observer(config), encoding="utf-8")
+    defines = (
+        f"-DTILEWRIGHT_ENGINES={len(Engine)}",
+        f"-DTILEWRIGHT_PORT_BYTES={config.port_bytes}",
+    )
+    return build_library(
+        source, top=BENCH_NAME, harness=_HARNESS, defines=defines, tools=tools, trace=trace
+    )
+
+
+def build_library(
+    source: Path,
+    *,
+    top: str,
+    harness: Path,
+    defines: Sequence[str],
+    tools: Toolchain,
+    trace: bool = False,
+) -> Path:
+    """Turn Verilog and the C++ file that drives it into a shared library.
+
+    Parameters
+    ----------
+    source
+        Verilog; what is made lies beside it, and what lies there can be included.
+    top
+        The module that becomes the class `Vbench`.
+    harness
+        The C++ file; its functions are the library's.
+    defines
+        Flags for the C++ compiler.
+    trace
+        Able to write a VCD file.
+
+    Raises
+    ------
+    ToolError
+        If a tool fails.
+    """
+    folder = source.parent
     flags = [*_VERILATE, *(("--trace",) if trace else ())]
     _run(
-        [tools.verilator, *flags, "--top-module", BENCH_NAME, "--Mdir", folder, source],
+        [tools.verilator, *flags, "--top-module", top, "--Mdir", folder, source],
         VERILATOR_ROOT=str(tools.verilator_root),
     )
-    (folder / "observe.h").write_text(_observer(config), encoding="utf-8")
     include = tools.verilator_root / "include"
     runtime = [
         "verilated.cpp",
         "verilated_threads.cpp",
         *(("verilated_vcd_c.cpp",) if trace else ()),
     ]
-    files = [*sorted(folder.glob("*.cpp")), _HARNESS, *(include / name for name in runtime)]
-    defines = [
-        f"-DTILEWRIGHT_ENGINES={len(Engine)}",
-        f"-DTILEWRIGHT_PORT_BYTES={config.port_bytes}",
-        *(("-DTILEWRIGHT_TRACE", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1") if trace else ()),
-    ]
+    files = [*sorted(folder.glob("*.cpp")), harness, *(include / name for name in runtime)]
+    traced = ("-DTILEWRIGHT_TRACE", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1") if trace else ()
     paths = [f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}"]
 
     def compile_file(file: Path) -> Path:
         result = folder / f"{file.stem}.o"
         level = _SLOW if file.stem.endswith("Slow") else _FAST
         level = _LIBRARY if file.parent == include else level
-        _run([tools.compiler, level, *_COMPILE, *defines, *paths, "-c", file, "-o", result])
+        flags = [level, *_COMPILE, *defines, *traced, *paths]
+        _run([tools.compiler, *flags, "-c", file, "-o", result])
         return result
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:

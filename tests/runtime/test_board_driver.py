@@ -1,25 +1,27 @@
-"""The driver on a board whose accelerator is the simulator: results, faults, recovery."""
+"""The driver on a board whose accelerator is its Verilated design: results, faults, recovery."""
 
 import json
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fake_pynq import ARM_PLL, CLOCK, DDR_PLL, FakeBoard, engine_counts
+from board_hardware import MEMORY_ADDRESS, MEMORY_BYTES
+from engine_counts import engine_counts
+from fake_pynq import ARM_PLL, CLOCK, DDR_PLL, FakeBoard, FakeUio, write_build
 
-from tilewright.boards.catalogue import PYNQ_Z2
-from tilewright.boards.project import build_record
-from tilewright.boards.toolchains import Toolchain
+from tilewright.boards.board import Board
+from tilewright.boards.catalogue import PYNQ_Z2, ULTRA96_V2
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.config_record import config_digest
 from tilewright.isa.errors import ConfigError, DeadlockError, TilewrightError
-from tilewright.isa.instructions import Load, Vector
 from tilewright.isa.memories import Engine
-from tilewright.isa.port_registers import PORT_REGISTERS_OFFSET, PortRegister
 from tilewright.isa.presets import TINY
 from tilewright.isa.program import Program
-from tilewright.isa.registers import EngineRegister, Register, Status, engine_base
 from tilewright.runtime.board_access import BoardError
 from tilewright.runtime.board_driver import BoardMachine
 from tilewright.runtime.board_machine import Bytes, Machine, Patch, Region
@@ -27,30 +29,48 @@ from tilewright.runtime.board_pynq import PynqAccess
 from tilewright.runtime.remote_client import RemoteAddress, RemoteMachine
 from tilewright.runtime.server import Server
 from tilewright.sim.random_programs import random_program
+from tilewright.sim.rtl_build import ToolError, find_toolchain
 from tilewright.sim.simulator import simulate
 
 CONFIG = TINY.replace(clock_mhz=50.0)
+WIDE = CONFIG.replace(port_bits=128)
+Patcher = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _toolchain() -> None:
+    try:
+        find_toolchain()
+    except ToolError as error:
+        pytest.skip(f"{error}: {error.hint}")
 
 
 @pytest.fixture
-def board(monkeypatch: pytest.MonkeyPatch) -> FakeBoard:
-    board = FakeBoard(config=CONFIG)
+def board(monkeypatch: Patcher) -> Iterator[FakeBoard]:
+    board = FakeBoard()
     monkeypatch.setitem(sys.modules, "pynq", board.module())
-    return board
+    yield board
+    board.power_off()
 
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """The folder of a build, with an empty bitstream."""
-    record = build_record(PYNQ_Z2, CONFIG, Toolchain.VIVADO)
-    (tmp_path / "config.json").write_text(json.dumps(record))
-    (tmp_path / "tilewright.bit").write_bytes(b"")
-    return tmp_path
+    """The folder of a build."""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    write_build(folder, PYNQ_Z2, CONFIG)
+    return folder
+
+
+def open_board(build: Path, root: Path | None = None, **options: Any) -> BoardMachine:
+    """Open the board, without its interrupt where there is no folder of the kernel's files."""
+    access = PynqAccess(build if root is None else root)
+    return BoardMachine(access, build, **{"watchdog_cycles": 5000, **options})
 
 
 @pytest.fixture
 def machine(board: FakeBoard, build: Path) -> Iterator[BoardMachine]:
-    with BoardMachine(PynqAccess(), build, run_seconds=0.05) as machine:
+    with open_board(build) as machine:
         yield machine
 
 
@@ -86,20 +106,41 @@ def check_run(
     for engine in Engine:
         counted = run.counters.engines[engine]
         for part, value in engine_counts(expected.timeline, engine).items():
-            assert getattr(counted, part.name.lower()) == value, (engine, part)
+            assert getattr(counted, part) == value, (engine, part)
     return expected.dram
 
 
+def stuck(program: Program) -> tuple[Program, int]:
+    """Drop the last token from load to vector; returns where vector then waits for it."""
+    items = list(program.instructions)
+    gives = [i for i, item in enumerate(items) if item.engine is Engine.LOAD]
+    gives = [i for i in gives if items[i].signal & 1 << Engine.VECTOR]
+    takes = [i for i, item in enumerate(items) if item.engine is Engine.VECTOR]
+    takes = [i for i in takes if items[i].wait & 1 << Engine.LOAD]
+    signal = items[gives[-1]].signal & ~(1 << Engine.VECTOR)
+    items[gives[-1]] = replace(items[gives[-1]], signal=signal)
+    return replace(program, instructions=tuple(items)), takes[-1]
+
+
+@pytest.mark.parametrize(
+    ("description", "config"), [(PYNQ_Z2, CONFIG), (ULTRA96_V2, WIDE)], ids=["axi3", "axi4"]
+)
 def test_programs_leave_what_they_leave_on_the_simulator(
-    board: FakeBoard, machine: BoardMachine
+    monkeypatch: Patcher, tmp_path: Path, description: Board, config: AcceleratorConfig
 ) -> None:
-    for seed in range(4):
-        check_run(machine, random_program(CONFIG, seed, size=20))
-    assert board.downloads == 1
+    """Bytes, cycles and counters, through the registers and memory ports of both families."""
+    board = FakeBoard(board=description)
+    monkeypatch.setitem(sys.modules, "pynq", board.module())
+    write_build(tmp_path, description, config)
+    with open_board(tmp_path) as machine:
+        for seed in range(4):
+            check_run(machine, random_program(config, seed, size=20))
+    board.power_off()
+    assert (board.downloads, board.buffers) == (1, [])
 
 
 def test_a_program_that_runs_again_is_loaded_once(
-    board: FakeBoard, machine: BoardMachine, program: Program, monkeypatch: pytest.MonkeyPatch
+    board: FakeBoard, machine: BoardMachine, program: Program, monkeypatch: Patcher
 ) -> None:
     left = check_run(machine, program)
     monkeypatch.setattr("tilewright.runtime.board_driver.encode_program", None)
@@ -107,8 +148,17 @@ def test_a_program_that_runs_again_is_loaded_once(
     assert len(board.buffers) == 1
 
 
+@pytest.mark.parametrize("missing", ["flush_is_missing", "invalidate_is_missing"])
+def test_a_missing_call_for_the_caches_would_be_seen(
+    board: FakeBoard, machine: BoardMachine, program: Program, missing: str
+) -> None:
+    setattr(board, missing, True)
+    with pytest.raises((AssertionError, TilewrightError)):
+        check_run(machine, program)
+
+
 def test_memory_is_given_back(board: FakeBoard, build: Path, program: Program) -> None:
-    with BoardMachine(PynqAccess(), build) as machine:
+    with open_board(build) as machine:
         check_run(machine, program)
         assert len(board.buffers) == 1
     assert board.buffers == []
@@ -128,35 +178,59 @@ def test_a_program_of_another_configuration_is_refused(machine: BoardMachine) ->
         machine.run(other, [], [])
 
 
-def refuse(
-    board: FakeBoard, build: Path, message: str, error: type[TilewrightError] = BoardError
-) -> None:
+def refuse(build: Path, message: str, error: type[TilewrightError] = BoardError) -> None:
     with pytest.raises(error) as caught:
-        BoardMachine(PynqAccess(), build)
+        open_board(build)
     assert str(caught.value) == message
 
 
-def test_another_bitstream_is_refused(board: FakeBoard, build: Path) -> None:
-    board.config = CONFIG.replace(queue_entries=8)
+def test_another_bitstream_is_refused(board: FakeBoard, build: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    config = CONFIG.replace(queue_entries=8)
+    write_build(other, PYNQ_Z2, config)
+    shutil.copy(other / "tilewright.bit", build / "tilewright.bit")
+    digests = [config_digest(item)[:16] for item in (config, CONFIG)]
+    message = "the accelerator has the digest {}, its config.json says {}".format(*digests)
+    refuse(build, message)
+    write_build(build, PYNQ_Z2, CONFIG)
+    open_board(build).close()
+
+
+def test_a_bitstream_that_somebody_else_loads_is_noticed_and_replaced(
+    board: FakeBoard, machine: BoardMachine, program: Program, tmp_path: Path
+) -> None:
+    write_build(tmp_path, PYNQ_Z2, CONFIG.replace(queue_entries=8))
+    board.download(str(tmp_path / "tilewright.bit"))
     with pytest.raises(BoardError, match=r"^the accelerator has the digest \w{16}, its config"):
-        BoardMachine(PynqAccess(), build)
+        machine.run(program, [], [])
+    check_run(machine, program)
+    assert board.downloads == 3
 
 
 def test_no_accelerator_is_told(board: FakeBoard, build: Path) -> None:
-    def download(path: str) -> None:
-        board.registers = {}
+    address = json.loads((build / "config.json").read_text())["control_address"]
+    board.processor[address + 0x10000] = 0
+    record = json.loads((build / "config.json").read_text())
+    record["control_address"] = address + 0x10000
+    (build / "config.json").write_text(json.dumps(record))
+    message = "there is no accelerator at 0x43c10000: its identification reads 0x00000000"
+    refuse(build, message)
 
-    sys.modules["pynq"].Overlay = download  # type: ignore[attr-defined]
-    message = "there is no accelerator at 0x43c00000: its identification reads 0x00000000"
-    refuse(board, build, message)
 
-
-def test_a_download_that_breaks_off_is_told(board: FakeBoard, build: Path) -> None:
-    board.download_error = OSError("fpga_manager: write error")
-    refuse(board, build, f"cannot load {build / 'tilewright.bit'}: fpga_manager: write error")
-    board.download_error = None
-    with BoardMachine(PynqAccess(), build) as machine:
-        assert machine.description
+def test_a_download_that_breaks_off_is_told_and_touches_nothing(
+    board: FakeBoard, build: Path
+) -> None:
+    """The fake board hangs as a real one does where registers without a design are read."""
+    bitstream = build / "tilewright.bit"
+    whole = bitstream.read_bytes()
+    bitstream.write_bytes(whole[: len(whole) // 2])
+    reason = "fpga_manager fpga0: Error while writing image data to FPGA"
+    refuse(build, f"cannot load {bitstream}: {reason}")
+    assert board.hardware is None
+    bitstream.write_bytes(whole)
+    with open_board(build) as machine:
+        check_run(machine, random_program(CONFIG, 2, size=12))
 
 
 def test_a_board_with_another_pll_is_refused(board: FakeBoard, build: Path) -> None:
@@ -166,7 +240,6 @@ def test_a_board_with_another_pll_is_refused(board: FakeBoard, build: Path) -> N
     # 50 MHz would be a 67th of it, which two divisors up to 63 cannot make.
     board.processor[DDR_PLL] = 67 << 12
     refuse(
-        board,
         build,
         "the board cannot make the bitstream's clock of 50 MHz: its DDR_PLL runs at 3350 MHz",
     )
@@ -175,99 +248,133 @@ def test_a_board_with_another_pll_is_refused(board: FakeBoard, build: Path) -> N
 def test_a_clock_that_stays_wrong_is_told(board: FakeBoard, build: Path) -> None:
     board.clock_is_stuck = True
     message = "the accelerator has a clock of 100 MHz, its bitstream was built for 50 MHz"
-    refuse(board, build, message)
+    refuse(build, message)
+    board.clock_is_stuck = False
+    open_board(build).close()
 
 
 def test_missing_memory_is_told_and_the_next_run_works(
     board: FakeBoard, machine: BoardMachine, program: Program
 ) -> None:
-    board.memory_error = RuntimeError("Failed to allocate memory!")
+    board.free_bytes = program.dram_bytes - 1
     with pytest.raises(BoardError) as caught:
         machine.run(program, [], [])
     size = program.dram_bytes
     assert str(caught.value) == (
-        f"the board has no {size} bytes of contiguous memory: Failed to allocate memory!"
+        f"the board has no {size} bytes of contiguous memory: Failed to allocate Memory!"
     )
-    board.memory_error = None
+    board.free_bytes = size
     check_run(machine, program)
 
 
-def position(program: Program, kind: type, number: int) -> int:
-    """Index of the n-th instruction of a kind."""
-    found = [i for i, item in enumerate(program.instructions) if isinstance(item, kind)]
-    return found[number]
-
-
-def test_a_standstill_says_who_waits_for_whom(
+def test_a_deadlock_says_who_waits_for_whom(
     board: FakeBoard, machine: BoardMachine, program: Program
 ) -> None:
-    counts = {
-        engine: sum(item.engine is engine for item in program.instructions) for engine in Engine
-    }
-    board.outcome = {Register.STATUS: Status.RUNNING | Status.STALLED}
-    for engine in Engine:
-        board.outcome[engine_base(engine) + EngineRegister.STARTED] = counts[engine]
-    # The second vector instruction is queued and lacks tokens of load and gemm; load is active.
-    vector, load = engine_base(Engine.VECTOR), engine_base(Engine.LOAD)
-    board.outcome |= {
-        vector + EngineRegister.STATE: 0b01_0011,
-        vector + EngineRegister.STARTED: 1,
-        load + EngineRegister.STATE: 0b10_0000,
-        load + EngineRegister.STARTED: 2,
-    }
-    resets = board.resets
+    broken, place = stuck(program)
     with pytest.raises(DeadlockError) as caught:
-        machine.run(program, [], [])
-    assert str(caught.value) == (
-        "the accelerator stands still: load waits for the memory at instruction"
-        f" {position(program, Load, 1)}; vector waits for a token from load and gemm at"
-        f" instruction {position(program, Vector, 1)}"
-    )
-    assert board.resets == resets + 1
-    board.outcome = None
+        machine.run(broken, [], [])
+    message = str(caught.value)
+    assert message.startswith("the accelerator stands still: ")
+    assert f"vector waits for a token from load at instruction {place}" in message
     check_run(machine, program)
     assert board.downloads == 1
 
 
-def test_a_run_without_an_end_is_given_up(
-    board: FakeBoard, machine: BoardMachine, program: Program
-) -> None:
-    board.outcome = {Register.STATUS: Status.RUNNING}
-    with pytest.raises(BoardError) as caught:
-        machine.run(program, [], [])
-    first = position(program, Load, 0)
-    assert str(caught.value).startswith("the accelerator has not finished in 0.05 s: load waits")
-    assert f"instruction {first} to be fetched" in str(caught.value)
-    board.outcome = None
-    check_run(machine, program)
+def test_a_run_without_an_end_is_given_up(board: FakeBoard, build: Path, program: Program) -> None:
+    broken, place = stuck(program)
+    with open_board(build, watchdog_cycles=0, run_seconds=0.05) as machine:
+        with pytest.raises(BoardError) as caught:
+            machine.run(broken, [], [])
+        assert str(caught.value).startswith("the accelerator has not finished in 0.05 s: ")
+        assert f"vector waits for a token from load at instruction {place}" in str(caught.value)
+        check_run(machine, program)
     assert board.downloads == 2
 
 
 def test_refused_accesses_are_told(
     board: FakeBoard, machine: BoardMachine, program: Program
 ) -> None:
-    board.outcome = {
-        Register.STATUS: Status.DONE,
-        PORT_REGISTERS_OFFSET + PortRegister.REFUSED: 3,
-    }
-    with pytest.raises(BoardError, match=r"^the memory has refused 3 accesses of the accelerator$"):
+    """The buffer reaches beyond the end of memory, its last half does not answer."""
+    begin = board.memory_begin
+    half = program.dram_bytes // 2 // 4096 * 4096
+    board.memory_begin = MEMORY_ADDRESS + MEMORY_BYTES - half
+    with pytest.raises(BoardError, match=r"^the memory has refused \d+ accesses of the accel"):
         machine.run(program, [], [])
-    board.outcome = None
+    machine.close()
+    board.memory_begin = begin
     check_run(machine, program)
+    assert board.downloads == 2
 
 
 def test_an_interrupted_run_leaves_a_usable_board(
-    board: FakeBoard, machine: BoardMachine, program: Program
+    board: FakeBoard, build: Path, program: Program
 ) -> None:
+    """A program that ends after all needs no new bitstream, one that does not end needs it."""
+
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    board.outcome = {Register.STATUS: Status.RUNNING}
-    with pytest.raises(KeyboardInterrupt):
-        machine.run(program, [], [], interrupt)
-    board.outcome = None
+    long, broken = long_program(), stuck(program)[0]
+    with open_board(build, watchdog_cycles=0) as machine:
+        for item, downloads in ((long, 1), (broken, 2)):
+            with pytest.raises(KeyboardInterrupt):
+                machine.run(item, [], [], interrupt)
+            check_run(machine, program)
+            assert board.downloads == downloads
+
+
+@pytest.fixture
+def interrupts(board: FakeBoard, build: Path) -> Iterator[Callable[[bool | None], FakeUio]]:
+    """Makes the file of the interrupt below the folder of the build."""
+    made = []
+
+    def make(stuck: bool | None = None) -> FakeUio:
+        made.append(FakeUio(board, build, stuck=stuck))
+        return made[-1]
+
+    yield make
+    for item in made:
+        item.close()
+
+
+def long_program() -> Program:
+    return random_program(CONFIG, 3, size=400)
+
+
+def test_the_end_of_a_program_is_an_interrupt(
+    interrupts: Callable[..., FakeUio], build: Path, program: Program
+) -> None:
+    uio = interrupts()
+    with open_board(build) as machine:
+        for _ in range(3):
+            check_run(machine, long_program())
+        with pytest.raises(DeadlockError, match="vector waits for a token from load"):
+            machine.run(stuck(program)[0], [], [])
+        check_run(machine, program)
+        assert machine.waits_by == "interrupt"
+    assert uio.interrupts >= 3
+
+
+@pytest.mark.parametrize(
+    ("stuck_at", "method"),
+    [
+        (False, "looking, as the interrupt cannot be trusted: it does not come"),
+        (True, "looking, as the interrupt cannot be trusted: it comes while programs run"),
+    ],
+)
+def test_an_interrupt_that_is_stuck_is_done_without(
+    interrupts: Callable[..., FakeUio], build: Path, stuck_at: bool, method: str
+) -> None:
+    interrupts(stuck_at)
+    with open_board(build) as machine:
+        for _ in range(2):
+            check_run(machine, long_program())
+        assert machine.waits_by == method
+
+
+def test_without_an_interrupt_the_driver_looks(machine: BoardMachine, program: Program) -> None:
     check_run(machine, program)
-    assert board.downloads == 2
+    assert machine.waits_by == "looking, as the kernel offers no interrupt"
 
 
 BLOCK_IN = "block_in must be an integer from 1 to 256, not 0"
@@ -302,12 +409,12 @@ def test_a_damaged_description_is_refused(
     record = json.loads((build / "config.json").read_text())
     damage(record, path, value)
     (build / "config.json").write_text(json.dumps(record))
-    refuse(board, build, message.format(path=build / "config.json"))
+    refuse(build, message.format(path=build / "config.json"))
 
 
 def test_no_bitstream_is_told(board: FakeBoard, build: Path) -> None:
     (build / "tilewright.bit").unlink()
-    refuse(board, build, f"there is no bitstream {build / 'tilewright.bit'}")
+    refuse(build, f"there is no bitstream {build / 'tilewright.bit'}")
 
 
 def test_no_pynq_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +435,7 @@ def test_every_pll_of_the_board_reaches_its_clock(board: FakeBoard, build: Path)
         record = json.loads((build / "config.json").read_text())
         record["clock"]["pll"] = pll
         (build / "config.json").write_text(json.dumps(record))
-        with BoardMachine(PynqAccess(), build):
+        with open_board(build):
             value = board.processor[CLOCK]
             divisor = (value >> 8 & 63) * (value >> 20 & 63)
             assert mhz / divisor == 50.0

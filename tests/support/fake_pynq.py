@@ -1,41 +1,54 @@
-"""A stand-in for the package pynq on a PYNQ-Z2 whose accelerator is the simulator.
+"""A stand-in for the package pynq on a board: its accelerator is the Verilated design of the board.
 
 Memory and caches are apart: what the processor writes reaches the accelerator by a flush alone, and
-the other way round by an invalidate, so a missing call shows as wrong data. The accelerator runs
-what lies in memory, not what the driver believes to have put there.
+the other way round by an invalidate, so a missing call shows as wrong data. Registers, memory ports
+and interrupt are those of the design; nothing here knows what a program is.
 """
 
+import contextlib
+import json
+import os
+import pty
+import select
+import threading
+import tty
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from board_hardware import MEMORY_ADDRESS, MEMORY_BYTES, BoardHardware
 
+from tilewright.boards.board import Board
+from tilewright.boards.catalogue import PYNQ_Z2
+from tilewright.boards.hwh import hardware_description
+from tilewright.boards.project import build_record
+from tilewright.boards.toolchains import Toolchain
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.config_record import config_digest
-from tilewright.isa.encoding import decode_program, instruction_bytes
-from tilewright.isa.memories import Engine
-from tilewright.isa.port_registers import PORT_REGISTERS_OFFSET, PortRegister
-from tilewright.isa.program import Program
-from tilewright.isa.registers import (
-    IDENTIFICATION,
-    ISA_VERSION,
-    Control,
-    EngineRegister,
-    Register,
-    Status,
-    engine_base,
-)
-from tilewright.sim.simulator import simulate
-from tilewright.sim.timeline import Timeline
+from tilewright.isa.config_record import config_from_record, config_to_record
+from tilewright.isa.registers import Register
 
-CONTROL_ADDRESS = 0x43C0_0000
-#: Registers of the processor: PLLs, clock 0 and its lock.
+#: Registers of the processors: PLLs and clock 0, and the lock of the Zynq-7000.
 ARM_PLL, DDR_PLL, IO_PLL = 0xF800_0100, 0xF800_0104, 0xF800_0108
-CLOCK, UNLOCK = 0xF800_0170, 0xF800_0008
-MEMORY_ADDRESS = 0x1000_0000
+CLOCK, UNLOCK, UNLOCK_KEY = 0xF800_0170, 0xF800_0008, 0xDF0D
+IOPLL_MP, CLOCK_MP = 0xFF5E_0020, 0xFF5E_00C0
+#: Cycles of the accelerator between two looks of the processor at its status, and between two looks
+#: at the interrupt.
+_LOOK_CYCLES, _INTERRUPT_CYCLES = 2000, 20_000
+_PAGE_BYTES = 4096
+_BEGIN, _END = b"bitstream:", b":end"
+
+
+def write_build(folder: Path, board: Board, config: AcceleratorConfig) -> None:
+    """Write the files of a build; the bitstream says which design it holds."""
+    record = build_record(board, config, Toolchain.VIVADO)
+    (folder / "config.json").write_text(json.dumps(record))
+    (folder / "tilewright.hwh").write_text(hardware_description(config, board))
+    text = json.dumps(config_to_record(config)).encode()
+    (folder / "tilewright.bit").write_bytes(_BEGIN + text + _END)
 
 
 class FakeBuffer(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -45,146 +58,177 @@ class FakeBuffer(np.ndarray[Any, np.dtype[np.uint8]]):
     device_address: int
 
     def flush(self) -> None:
-        begin = self.device_address - MEMORY_ADDRESS
-        self.board.memory[begin : begin + self.size] = self
+        if not self.board.flush_is_missing:
+            memory = self._memory()
+            memory[:] = self[: memory.size]
 
     def invalidate(self) -> None:
-        begin = self.device_address - MEMORY_ADDRESS
-        self[:] = self.board.memory[begin : begin + self.size]
+        if not self.board.invalidate_is_missing:
+            memory = self._memory()
+            self[: memory.size] = memory
 
     def freebuffer(self) -> None:
         self.board.buffers.remove(self.device_address)
 
+    def _memory(self) -> npt.NDArray[np.uint8]:
+        begin = self.device_address - MEMORY_ADDRESS
+        return self.board.memory[begin : begin + self.size]
+
 
 @dataclass(eq=False)
 class FakeBoard:
-    """The board: bitstream, registers, memory. Faults are attributes that a test sets."""
+    """The board. Faults are attributes that a test sets."""
 
-    config: AcceleratorConfig
-    memory: npt.NDArray[np.uint8] = field(default_factory=lambda: np.full(1 << 20, 0xA5, np.uint8))
+    board: Board = PYNQ_Z2
     processor: dict[int, int] = field(default_factory=dict)
-    registers: dict[int, int] = field(default_factory=dict)
     buffers: list[int] = field(default_factory=list)
+    #: The programmable logic, once configured.
+    hardware: BoardHardware | None = None
     downloads: int = 0
-    resets: int = 0
-    #: What `Overlay` raises.
-    download_error: Exception | None = None
-    #: What `allocate` raises.
-    memory_error: Exception | None = None
-    #: Registers that a start leaves, in the place of a run.
-    outcome: dict[int, int] | None = None
+    #: Bytes that `allocate` has.
+    free_bytes: int = MEMORY_BYTES // 2
+    #: Where `allocate` finds memory.
+    memory_begin: int = MEMORY_ADDRESS + 2 * _PAGE_BYTES
     #: Writes of the clock have no effect.
     clock_is_stuck: bool = False
+    flush_is_missing: bool = False
+    invalidate_is_missing: bool = False
 
     def __post_init__(self) -> None:
+        self.memory = np.zeros(MEMORY_BYTES + 64, np.uint8)
+        self.lock = threading.RLock()
         self.processor |= {IO_PLL: 20 << 12, ARM_PLL: 26 << 12, DDR_PLL: 21 << 12}
         self.processor[CLOCK] = 10 << 8 | 1 << 20
+        self.processor |= {IOPLL_MP: 45 << 8, CLOCK_MP: 15 << 8 | 1 << 16}
 
     def module(self) -> ModuleType:
         """The package."""
         module: Any = ModuleType("pynq")
         module.__spec__ = ModuleSpec("pynq", None)
         module.Overlay = self.download
-        module.MMIO = lambda address, length: FakeWindow(self, address)
+        module.MMIO = lambda address, length: FakeWindow(self, address, length)
         module.allocate = self.allocate
         return module
 
     def download(self, path: str) -> None:
-        if self.download_error is not None:
-            raise self.download_error
+        """Configure the programmable logic, as `pynq.Overlay` does."""
+        bitstream = Path(path)
+        if not bitstream.with_suffix(".hwh").is_file():
+            raise OSError(f"cannot find the hardware description of {bitstream.name}")
+        self.power_off()
+        data = bitstream.read_bytes()
+        if not (data.startswith(_BEGIN) and data.endswith(_END)):
+            raise RuntimeError("fpga_manager fpga0: Error while writing image data to FPGA")
+        config = config_from_record(json.loads(data[len(_BEGIN) : -len(_END)]))
+        with self.lock:
+            self.hardware = BoardHardware(self.board, config, self.memory)
         self.downloads += 1
-        digest = bytes.fromhex(config_digest(self.config))
-        self.registers = {
-            Register.IDENTIFICATION: IDENTIFICATION,
-            Register.ISA_VERSION: ISA_VERSION,
-            **{
-                Register.CONFIG_DIGEST_0 + 4 * word: int.from_bytes(
-                    digest[4 * word : 4 * word + 4], "big"
-                )
-                for word in range(4)
-            },
-        }
+
+    def power_off(self) -> None:
+        """Leave the programmable logic without a design."""
+        with self.lock:
+            if self.hardware is not None:
+                self.hardware.close()
+                self.hardware = None
 
     def allocate(self, *, shape: tuple[int], dtype: type) -> FakeBuffer:
-        if self.memory_error is not None:
-            raise self.memory_error
         assert dtype is np.uint8
-        address = MEMORY_ADDRESS + 0x2000 + 0x1000 * len(self.buffers)
-        buffer = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8).view(FakeBuffer)
-        buffer.board, buffer.device_address = self, address
-        self.buffers.append(address)
+        (size,) = shape
+        if size > self.free_bytes:
+            raise RuntimeError("Failed to allocate Memory!")
+        random = np.random.default_rng(1)
+        buffer = random.integers(0, 256, shape, dtype=np.uint8).view(FakeBuffer)
+        buffer.board, buffer.device_address = self, self.memory_begin
+        inside = self.memory[self.memory_begin - MEMORY_ADDRESS :][:size]
+        inside[:] = random.integers(0, 256, inside.size, dtype=np.uint8)
+        self.buffers.append(self.memory_begin)
         return buffer
-
-    def write_register(self, offset: int, value: int) -> None:
-        if offset != Register.CONTROL:
-            self.registers[offset] = value
-            return
-        if value & (Control.CLEAR | Control.RESET | Control.START):
-            self.registers[Register.STATUS] = 0
-        if value & Control.RESET:
-            self.resets += 1
-        if value & Control.START:
-            if self.outcome is None:
-                self.start()
-            else:
-                self.registers |= self.outcome
-
-    def start(self) -> None:
-        """Run what lies in memory."""
-        base = self.registers[PORT_REGISTERS_OFFSET + PortRegister.BASE_LOW]
-        assert self.registers[PORT_REGISTERS_OFFSET + PortRegister.BASE_HIGH] == 0
-        dram = self.memory[base - MEMORY_ADDRESS :]
-        code_address = self.registers[Register.CODE_ADDRESS]
-        count = self.registers[Register.INSTRUCTION_COUNT]
-        size = count * instruction_bytes(self.config)
-        program = Program(
-            config=self.config,
-            instructions=decode_program(dram[code_address : code_address + size], self.config),
-            code_address=code_address,
-            dram_bytes=dram.size,
-        )
-        result = simulate(program, dram)
-        dram[:] = result.dram
-        self.registers[Register.STATUS] = Status.DONE
-        self.registers[Register.CYCLES_LOW] = result.timeline.cycles & 0xFFFF_FFFF
-        self.registers[Register.CYCLES_HIGH] = result.timeline.cycles >> 32
-        for engine in Engine:
-            for part, value in engine_counts(result.timeline, engine).items():
-                self.registers[engine_base(engine) + part] = value
-
-
-def engine_counts(timeline: Timeline, engine: Engine) -> dict[EngineRegister, int]:
-    """What an engine's registers hold at the end of a run."""
-    account = timeline.account(engine)
-    count = int((timeline.engine == engine).sum())
-    return {
-        EngineRegister.STARTED: count,
-        EngineRegister.FINISHED: count,
-        EngineRegister.BUSY: account.busy,
-        EngineRegister.MEMORY_WAIT: account.memory_wait,
-        EngineRegister.TOKEN_WAIT: sum(account.token_wait),
-        EngineRegister.FETCH_WAIT: account.fetch_wait,
-        EngineRegister.DRAIN: account.drain,
-    }
 
 
 @dataclass
 class FakeWindow:
-    """Registers from an address on."""
+    """Registers from an address on, as `pynq.MMIO` maps them."""
 
     board: FakeBoard
     address: int
+    length: int
 
     def read(self, offset: int) -> int:
-        if self.address == CONTROL_ADDRESS:
-            return self.board.registers.get(offset, 0)
-        return self.board.processor.get(self.address + offset, 0)
+        assert offset % 4 == 0
+        assert offset < self.length
+        if self.address != self.board.board.control_address:
+            return self.board.processor.get(self.address + offset, 0)
+        with self.board.lock:
+            hardware = self._hardware()
+            if offset == Register.STATUS:
+                hardware.run(_LOOK_CYCLES)
+            return hardware.read(offset)
 
     def write(self, offset: int, value: int) -> None:
+        assert offset % 4 == 0
+        assert offset < self.length
         assert 0 <= value < 1 << 32
-        if self.address == CONTROL_ADDRESS:
-            self.board.write_register(offset, value)
-        elif self.address + offset != CLOCK:
-            self.board.processor[self.address + offset] = value
-        elif self.board.processor.get(UNLOCK) == 0xDF0D and not self.board.clock_is_stuck:
-            self.board.processor[CLOCK] = value
+        if self.address == self.board.board.control_address:
+            with self.board.lock:
+                self._hardware().write(offset, value)
+            return
+        place, processor = self.address + offset, self.board.processor
+        if place in (CLOCK, CLOCK_MP) and self.board.clock_is_stuck:
+            return
+        if place == CLOCK and processor.get(UNLOCK) != UNLOCK_KEY:
+            return
+        processor[place] = value
+
+    def _hardware(self) -> BoardHardware:
+        hardware = self.board.hardware
+        assert hardware is not None, "the processor hangs: the logic is not configured"
+        return hardware
+
+
+class FakeUio:
+    """The file of the first interrupt below a folder, a terminal that gives the kernel's words.
+
+    Parameters
+    ----------
+    stuck
+        False where the interrupt never comes, true where it is always raised.
+    """
+
+    def __init__(self, board: FakeBoard, root: Path, *, stuck: bool | None = None) -> None:
+        self._board, self._stuck = board, stuck
+        self._ours, theirs = pty.openpty()
+        tty.setraw(theirs)
+        folder = root / "sys/class/uio/uio0"
+        folder.mkdir(parents=True)
+        (folder / "name").write_text("fabric\n")
+        (root / "dev").mkdir()
+        (root / "dev/uio0").symlink_to(os.ttyname(theirs))
+        self._theirs = theirs
+        self._closing = threading.Event()
+        self.interrupts = 0
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+        for descriptor in (self._ours, self._theirs):
+            os.close(descriptor)
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            if select.select([self._ours], [], [], 0.01)[0]:
+                assert int.from_bytes(os.read(self._ours, 4), "little") == 1
+                self._wait()
+
+    def _wait(self) -> None:
+        """Let time pass until the interrupt is raised, which masks it."""
+        while not self._closing.is_set() and self._stuck is not False:
+            with self._board.lock:
+                hardware = self._board.hardware
+                raised = self._stuck or (hardware and hardware.run(_INTERRUPT_CYCLES))
+            if raised:
+                self.interrupts += 1
+                with contextlib.suppress(OSError):
+                    os.write(self._ours, self.interrupts.to_bytes(4, "little"))
+                return
