@@ -199,8 +199,11 @@ class Accelerator(Unit):
 
 
 def connect_counters(m: Module, counters: EngineCounters, core: Core, engine: Engine) -> None:
-    """Let counters count what an engine of a core does while a program runs."""
-    m.d.comb += [
+    """Let counters count, one cycle later, what an engine of a core does while a program runs.
+
+    Registers lie between: starts and steps are known late in their cycle.
+    """
+    m.d.sync += [
         counters.clear.eq(core.start),
         counters.enable.eq(core.running & ~core.done),
         counters.dispatched.eq(core.dispatched[engine]),

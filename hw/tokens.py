@@ -1,6 +1,6 @@
 """Counters of the tokens by which engines wait for each other."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.component import Unit
@@ -34,6 +34,10 @@ class TokenCounters(Unit):
         m = Module()
         for giver, taker in sorted(TOKEN_CHANNELS):
             count = Signal(range(self._limit + 1), name=f"{giver.name}_to_{taker.name}".lower())
-            m.d.sync += count.eq(count + self.give[giver][taker] - self.take[taker][giver])
-            m.d.comb += self.present[taker][giver].eq(count != 0)
+            given, taken = self.give[giver][taker], self.take[taker][giver]
+            m.d.sync += [
+                count.eq(count + given - taken),
+                # A register of its own: every start of an instruction begins here.
+                self.present[taker][giver].eq(given | Mux(taken, count > 1, count != 0)),
+            ]
         return m

@@ -128,6 +128,7 @@ class AcceleratorConfig:
                 f"block_in must equal block_out ({self.block_out}) where batch is above 1,"
                 f" not {self.block_in}"
             )
+        self._check_fetch()
         if not 1 <= self.clock_mhz <= 2000:
             raise ConfigError(f"clock_mhz must be between 1 and 2000, not {self.clock_mhz}")
         for entry_bytes in (
@@ -141,6 +142,16 @@ class AcceleratorConfig:
                     f"port_bits must give whole entries per beat or whole beats per entry:"
                     f" an entry of {entry_bytes} bytes does not fit {self.port_bytes}-byte beats"
                 )
+
+    def _check_fetch(self) -> None:
+        """Refuse bursts that hold no instruction, as the fetch port reads whole ones."""
+        from tilewright.isa.encoding import instruction_bytes  # its layouts derive from this class
+
+        if self.burst_bytes < instruction_bytes(self):
+            raise ConfigError(
+                f"burst_beats must give bursts of at least one instruction"
+                f" ({instruction_bytes(self)} bytes), not {self.burst_bytes} bytes"
+            )
 
     @property
     def port_bytes(self) -> int:

@@ -64,5 +64,5 @@ def fetch_burst_instructions(config: AcceleratorConfig) -> int:
 
     A power of two, so that a burst which begins at a multiple of its length crosses no page.
     """
-    most = max(1, min(config.fetch_entries // 2, config.burst_bytes // instruction_bytes(config)))
+    most = min(config.fetch_entries // 2, config.burst_bytes // instruction_bytes(config))
     return 1 << (most.bit_length() - 1)

@@ -24,7 +24,7 @@ MACHINES = {
     "odd": TINY.replace(name="odd", block_in=8, block_out=12, port_bits=32, inp_entries=250),
     "batch": TINY.replace(name="batch", batch=2, lut_tables=2),
     "narrow-queue": TINY.replace(
-        name="narrow-queue", queue_entries=2, load_bursts=1, store_bursts=1, burst_beats=1
+        name="narrow-queue", queue_entries=2, load_bursts=1, store_bursts=1, burst_beats=4
     ),
 }
 

@@ -18,7 +18,7 @@ from tilewright.isa.timing import cycles_per_entry
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 MEMORY_BYTES = 4096
 CONFIGS = {
-    "two entries per beat": TINY.replace(burst_beats=2, wgt_entries=128, prm_entries=128),
+    "two entries per beat": TINY.replace(burst_beats=4, wgt_entries=128, prm_entries=128),
     "many beats per entry": TINY.replace(
         block_in=16, block_out=16, port_bits=32, load_bursts=3, wgt_entries=128, prm_entries=128
     ),

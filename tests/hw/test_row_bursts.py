@@ -10,7 +10,7 @@ from tilewright.hw.row_bursts import RowBursts
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.presets import PYNQ, TINY
 
-CONFIGS = (TINY.replace(burst_beats=4), TINY.replace(burst_beats=1, port_bits=32), PYNQ)
+CONFIGS = (TINY.replace(burst_beats=4), TINY.replace(burst_beats=1, port_bits=256), PYNQ)
 
 
 def bursts_of(transfer: dict[str, int], config: AcceleratorConfig) -> list[tuple[int, ...]]:

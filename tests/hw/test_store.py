@@ -15,7 +15,7 @@ from tilewright.isa.timing import STORE_DATA_CYCLES, STORE_START_CYCLES
 
 MEMORY_BYTES = 16_384
 CONFIGS = {
-    "two entries per beat": TINY.replace(burst_beats=2),
+    "two entries per beat": TINY.replace(burst_beats=4),
     "one entry per beat": TINY.replace(block_in=8, block_out=8, burst_beats=4),
     "four beats per entry": TINY.replace(block_in=16, block_out=16, port_bits=32),
 }
@@ -144,18 +144,18 @@ def test_rows_reach_memory(
 
 
 def test_first_beat_and_next_burst_come_in_their_cycles(run_benches: Any) -> None:
-    config = TINY.replace(block_in=8, block_out=8, burst_beats=2)
+    config = TINY.replace(block_in=8, block_out=8, burst_beats=4)
     engine = StoreEngine(config)
     beats: list[int] = []
 
     async def bench(ctx: Any) -> None:
         ctx.set(engine.port.aw.ready, 1)
         ctx.set(engine.port.w.ready, 1)
-        ctx.set(engine.instruction.payload.entries, 4)
+        ctx.set(engine.instruction.payload.entries, 8)
         ctx.set(engine.instruction.payload.rows, 1)
         ctx.set(engine.instruction.payload.planes, 1)
         ctx.set(engine.instruction.valid, 1)
-        for cycle in range(20):
+        for cycle in range(30):
             if ctx.get(engine.port.w.valid):
                 beats.append(cycle)
             await ctx.tick()
@@ -163,5 +163,5 @@ def test_first_beat_and_next_burst_come_in_their_cycles(run_benches: Any) -> Non
 
     run_benches(engine, bench)
     first = STORE_START_CYCLES + STORE_DATA_CYCLES
-    second = first + 2 + config.dram.write_gap_cycles
-    assert beats == [first, first + 1, second, second + 1]
+    second = first + config.burst_beats + config.dram.write_gap_cycles
+    assert beats == [begin + beat for begin in (first, second) for beat in range(config.burst_beats)]

@@ -26,6 +26,10 @@ TINY = PRESETS["tiny"]
             "burst_beats must keep a burst within 4096 bytes, not 8192",
         ),
         (
+            {"port_bits": 32, "burst_beats": 4},
+            "burst_beats must give bursts of at least one instruction (32 bytes), not 16 bytes",
+        ),
+        (
             {"batch": 2, "block_in": 8},
             "block_in must equal block_out (4) where batch is above 1, not 8",
         ),

@@ -29,7 +29,7 @@ CONFIGS = {
         load_bursts=3,
         store_bursts=1,
         queue_entries=2,
-        burst_beats=4,
+        burst_beats=8,
         **{
             "dram.read_gap_cycles": 0,
             "dram.write_gap_cycles": 0,
@@ -62,7 +62,7 @@ CONFIGS = {
         block_in=1, block_out=1, port_bits=512, fetch_entries=2, burst_beats=2
     ),
     "single beats": TINY.replace(
-        port_bits=32, burst_beats=1, load_bursts=1, store_bursts=1, fetch_entries=3
+        port_bits=256, burst_beats=1, load_bursts=1, store_bursts=1, fetch_entries=3
     ),
 }
 

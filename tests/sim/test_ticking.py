@@ -18,7 +18,8 @@ CONFIGS = {
     "ecp5": PRESETS["ecp5"],
     "pynq": PRESETS["pynq"],
     "ultra96": PRESETS["ultra96"],
-    "short bursts": TINY.replace(burst_beats=1),
+    "short bursts": TINY.replace(burst_beats=4),
+    "single beats": TINY.replace(port_bits=256, burst_beats=1),
     "one burst": TINY.replace(load_bursts=1, store_bursts=1),
     "short queues": TINY.replace(queue_entries=2, fetch_entries=2),
     "no gap": TINY.replace(**{"dram.read_gap_cycles": 0, "dram.write_gap_cycles": 0}),
@@ -31,7 +32,7 @@ CONFIGS = {
     "32 bit": TINY.replace(port_bits=32, fetch_entries=3),
     "128 bit": PRESETS["ecp5"].replace(port_bits=128, fetch_entries=16),
     "512 bit": TINY.replace(port_bits=512, fetch_entries=64, burst_beats=4),
-    "batch": TINY.replace(batch=2, burst_beats=2),
+    "batch": TINY.replace(batch=2, burst_beats=4),
     "unequal blocks": TINY.replace(block_in=16, block_out=2, acc_entries=48, wgt_entries=50),
     "gap of beats": TINY.replace(block_in=24, block_out=24, burst_beats=4),
 }

@@ -28,6 +28,7 @@ def odd_configs(draw: st.DrawFn) -> AcceleratorConfig:
     depth = st.integers(2, 1 << 16)
     block_in, block_out = draw(st.tuples(*[st.sampled_from([1, 2, 4, 8, 16, 64, 256])] * 2))
     batch = draw(st.sampled_from([1, 2, 8])) if block_in == block_out else 1
+    port_bits = draw(st.sampled_from([32, 64, 128, 256, 512]))
     return AcceleratorConfig(
         name="odd",
         batch=batch,
@@ -44,8 +45,8 @@ def odd_configs(draw: st.DrawFn) -> AcceleratorConfig:
         vector_uop_entries=draw(depth),
         lut_tables=draw(st.integers(1, 16)),
         queue_entries=draw(st.integers(2, 64)),
-        port_bits=draw(st.sampled_from([32, 64, 128, 256, 512])),
-        burst_beats=draw(st.sampled_from([1, 2, 16, 64])),
+        port_bits=port_bits,
+        burst_beats=draw(st.sampled_from([n for n in (1, 2, 16, 64) if n * port_bits >= 8 * 64])),
         fetch_entries=draw(st.integers(2, 64)),
         packed_multipliers=draw(st.booleans()),
         clock_mhz=draw(st.sampled_from([1.0, 33.3, 150])),
