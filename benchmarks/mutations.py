@@ -46,8 +46,8 @@ FAULTS = (
     Fault(
         name="tokens: one given in the cycle in which one is taken is dropped",
         file="tokens.py",
-        right="+ self.give[giver][taker] -",
-        wrong="+ (self.give[giver][taker] & ~self.take[taker][giver]) -",
+        right="+ given -",
+        wrong="+ (given & ~taken) -",
         tests="tests/hw/test_tokens.py",
     ),
     Fault(
@@ -74,8 +74,8 @@ FAULTS = (
     Fault(
         name="load and store: a row is cut one beat too late",
         file="row_bursts.py",
-        right="ends_row.eq(beats_left <= room)",
-        wrong="ends_row.eq(beats_left <= room + 1)",
+        right="ends_at = Mux(last_block == 0, last_beat, full)",
+        wrong="ends_at = Mux(last_block == 0, last_beat + 1, full)",
         tests="tests/hw/test_row_bursts.py",
     ),
     Fault(

@@ -121,7 +121,7 @@ ZCU104 = Board(
         source="UG1267, section on PS DDR4 component memory",
     ),
     control_address=_HPM0_ADDRESS,
-    config=ULTRA96.replace(name="zcu104", block_in=32, wgt_entries=512),
+    config=ULTRA96.replace(name="zcu104", block_in=32),
     sources=("UG1267", "UG1085, chapter 37"),
     assumptions=(
         _LATENCIES,
@@ -143,7 +143,7 @@ KV260 = Board(
     ),
     control_address=_HPM0_ADDRESS,
     # Half the width of the Ultra96: the part has 144 block RAMs. Its UltraRAMs are not used.
-    config=ULTRA96.replace(name="kv260", block_out=16),
+    config=ULTRA96.replace(name="kv260", block_out=16, wgt_entries=1024),
     sources=("DS987", "UG1089", "UG1085, chapter 37"),
     assumptions=(
         _LATENCIES,

@@ -64,10 +64,12 @@ class Fetch(Unit):
         address = self.port.ar.payload
         room = Signal(range(config.fetch_entries + 1))
         left = Signal(COUNT_BITS)
+        more = Signal()
         sent = Signal()
         beats = Signal(range(self._beats(burst) + 1))
+        more_after = left > burst
         m.d.comb += [
-            self.port.ar.valid.eq((room >= burst) & (left != 0)),
+            self.port.ar.valid.eq((room >= burst) & more),
             sent.eq(self.port.ar.valid & self.port.ar.ready),
             beats.eq(self._beats(burst)),
             address.length.eq(beats - 1),
@@ -79,6 +81,7 @@ class Fetch(Unit):
             m.d.sync += [
                 address.address.eq(self.address),
                 left.eq(self.count),
+                more.eq(self.count != 0),
                 room.eq(config.fetch_entries),
             ]
         with m.Else():
@@ -86,7 +89,8 @@ class Fetch(Unit):
             with m.If(sent):
                 m.d.sync += [
                     address.address.eq(address.address + burst * self._bytes),
-                    left.eq(Mux(left < burst, 0, left - burst)),
+                    left.eq(Mux(more_after, left - burst, 0)),
+                    more.eq(more_after),
                 ]
 
     def _beats(self, instructions: int) -> int:

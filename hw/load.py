@@ -134,7 +134,7 @@ class LoadEngine(Unit):
             self.port.ar.valid.eq(bursts.burst.valid & room),
             bursts.burst.ready.eq(self.port.ar.ready & room),
             address.address.eq(bursts.burst.payload.address),
-            address.length.eq(bursts.burst.payload.beats - 1),
+            address.length.eq(bursts.burst.payload.length),
             sent.eq(self.port.ar.valid & self.port.ar.ready),
         ]
         m.d.sync += in_flight.eq(in_flight + sent - writer.take_burst)

@@ -63,8 +63,8 @@ class Queue(Unit):
             m.d.sync += tail.eq(Mux(tail == self._depth - 1, 0, tail + 1))
         with m.If(taken):
             m.d.sync += second.eq(Mux(second == self._depth - 1, 0, second + 1))
-        with m.If(written & (self.level == taken)):
-            m.d.sync += first.eq(self.write.payload)
-        with m.Elif(taken):
-            m.d.sync += first.eq(read_port.data)
+        # Whether an entry is taken is known late, so it decides only whether the first one changes;
+        # what comes without an entry does no harm.
+        with m.If(taken | (self.level == 0)):
+            m.d.sync += first.eq(Mux(self.level < 2, self.write.payload, read_port.data))
         return m

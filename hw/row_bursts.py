@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
@@ -38,8 +38,8 @@ class RowBursts(Unit):
     transfer
         Transfers come in; ready from the cycle after the last burst.
     burst
-        Address of the first beat, number of beats, byte of the first beat at which the row begins
-        (0 where the row began before), and whether the row and the transfer end with it.
+        Address of the first beat, number of beats less one, byte of the first beat at which the
+        row begins (0 where the row began before), whether the row and the transfer end with it.
     """
 
     def __init__(self, config: AcceleratorConfig, *, row_bytes_bits: int) -> None:
@@ -50,7 +50,7 @@ class RowBursts(Unit):
         burst = data.StructLayout(
             {
                 "address": unsigned(ADDRESS_BITS),
-                "beats": unsigned(self._burst_bits + 1),
+                "length": unsigned(self._burst_bits),
                 "offset": unsigned(self._beat_bits),
                 "ends_row": unsigned(1),
                 "ends_transfer": unsigned(1),
@@ -66,52 +66,66 @@ class RowBursts(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        burst = self.burst.payload
-        beat_index = Signal(ADDRESS_BITS - self._beat_bits)
-        beats_left: Any = Signal(self._transfer["row_bytes"].width - self._beat_bits + 2)
-        room = Signal(self._burst_bits + 1)
-        active = Signal()
+        setting_up, active = Signal(), Signal()
         last_row = Signal()
-        ends_row = Signal()
-        m.d.comb += [
-            room.eq(self._config.burst_beats - beat_index[: self._burst_bits]),
-            ends_row.eq(beats_left <= room),
-            self.burst.valid.eq(active),
-            burst.address.eq(Cat(Const(0, self._beat_bits), beat_index)),
-            burst.beats.eq(Mux(ends_row, beats_left, room)),
-            burst.ends_row.eq(ends_row),
-            burst.ends_transfer.eq(ends_row & last_row),
-        ]
-        setting_up = Signal()
-        advance = Signal()
-        sent = Signal()
+        advance, sent = Signal(), Signal()
+        burst = self.burst.payload
         m.d.comb += [
             self.transfer.ready.eq(~setting_up & ~active),
+            self.burst.valid.eq(active),
+            burst.ends_transfer.eq(burst.ends_row & last_row),
             sent.eq(active & self.burst.ready),
-            advance.eq(setting_up | (sent & ends_row & ~last_row)),
+            advance.eq(setting_up | (sent & burst.ends_row & ~last_row)),
         ]
         current, row_address = self._rows(m, advance, last_row)
-        offset = row_address[: self._beat_bits]
-        row_end: Any = Signal(self._transfer["row_bytes"].width + 2)
-        m.d.comb += row_end.eq(current.row_bytes + offset + self._config.port_bytes - 1)
         m.d.sync += setting_up.eq(self.transfer.valid & self.transfer.ready)
         with m.If(setting_up):
             m.d.sync += active.eq((current.row_bytes != 0) & (current.rows != 0))
-        with m.Elif(sent & ends_row & last_row):
+        with m.Elif(sent & burst.ends_transfer):
             m.d.sync += active.eq(0)
+        self._cut(m, current.row_bytes, row_address, advance, sent)
+        return m
+
+    def _cut(
+        self, m: Module, row_bytes: Value, row_address: Value, advance: Signal, sent: Signal
+    ) -> None:
+        """Begin a row, or go on to the next burst of the present one.
+
+        What is said of a burst lies in registers, as long paths begin here.
+        """
+        burst = self.burst.payload
+        block_bits = self._beat_bits + self._burst_bits
+        beat_index = Signal(ADDRESS_BITS - self._beat_bits)
+        # Of the last byte of a row, counted from the first byte of the block where the row begins:
+        # its block, and its beat within that.
+        last_byte: Any = Signal(row_bytes.shape().width + block_bits)
+        last_block, last_beat = last_byte[block_bits:], last_byte[self._beat_bits : block_bits]
+        blocks_left = Signal.like(last_block)
+        row_ends_at = Signal(self._burst_bits)
+        full = self._config.burst_beats - 1
+        first_beat = row_address[self._beat_bits : block_bits]
+        ends_at = Mux(last_block == 0, last_beat, full)
+        m.d.comb += [
+            burst.address.eq(Cat(Const(0, self._beat_bits), beat_index)),
+            last_byte.eq(row_bytes + (row_address[:block_bits] - 1)),
+        ]
         with m.If(advance):
             m.d.sync += [
                 beat_index.eq(row_address[self._beat_bits :]),
-                beats_left.eq(row_end[self._beat_bits :]),
-                burst.offset.eq(offset),
+                burst.offset.eq(row_address[: self._beat_bits]),
+                burst.length.eq(ends_at - first_beat),
+                burst.ends_row.eq(last_block == 0),
+                blocks_left.eq(last_block),
+                row_ends_at.eq(last_beat),
             ]
         with m.Elif(sent):
             m.d.sync += [
                 beat_index.eq(Cat(Const(0, self._burst_bits), beat_index[self._burst_bits :] + 1)),
-                beats_left.eq(beats_left - room),
                 burst.offset.eq(0),
+                burst.length.eq(Mux(blocks_left == 1, row_ends_at, full)),
+                burst.ends_row.eq(blocks_left == 1),
+                blocks_left.eq(blocks_left - 1),
             ]
-        return m
 
     def _rows(self, m: Module, advance: Signal, last_row: Signal) -> tuple[Any, Signal]:
         """Walk over the rows; returns the transfer and the address of the row to come."""
@@ -130,7 +144,8 @@ class RowBursts(Unit):
                 + Mux(ends_plane, current.plane_stride, current.row_stride)
             ),
         ]
-        with m.If(self.transfer.valid & self.transfer.ready):
+        # Whether a transfer comes is known late, and what is kept without one does no harm.
+        with m.If(self.transfer.ready):
             m.d.sync += [
                 current.eq(payload),
                 row_address.eq(payload.address),

@@ -73,9 +73,10 @@ class Sequencer(Unit):
             self.active.eq(setting_up | issuing | self.instruction.valid),
             self.valid.eq(issuing),
         ]
-        m.d.sync += setting_up.eq(0)
-        with m.If(self.instruction.valid & self.instruction.ready):
-            m.d.sync += [self.current.eq(self.instruction.payload), setting_up.eq(1)]
+        m.d.sync += setting_up.eq(self.instruction.valid & self.instruction.ready)
+        # Whether an instruction starts is known late, and what is kept without one does no harm.
+        with m.If(self.instruction.ready):
+            m.d.sync += self.current.eq(self.instruction.payload)
         with m.If(setting_up):
             m.d.sync += issuing.eq(1)
         last_uop, advance, last = self._count(m, setting_up, issuing)

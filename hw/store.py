@@ -81,6 +81,7 @@ class StoreEngine(Unit):
         within_burst = Signal()
         pause = Signal(range(self._config.dram.write_gap_cycles + 1))
         started = self.instruction.valid & self.instruction.ready
+        setting_up = delayed(m, started, 1, name="started")
         m.d.comb += [
             step.valid.eq(
                 bursts.burst.valid
@@ -91,7 +92,7 @@ class StoreEngine(Unit):
             bursts.burst.ready.eq(step.valid & step.ends_burst),
             addresses.write.valid.eq(step.valid & step.first),
             addresses.write.payload.address.eq(burst.address),
-            addresses.write.payload.length.eq(burst.beats - 1),
+            addresses.write.payload.length.eq(burst.length),
             responses.write.valid.eq(step.valid & step.first),
             responses.write.payload.finishes.eq(burst.ends_transfer),
             responses.write.payload.signal.eq(current.signal),
@@ -99,7 +100,7 @@ class StoreEngine(Unit):
             self.finish.eq(self.port.b.valid & responses.read.payload.finishes),
             self.signal.eq(responses.read.payload.signal),
             self.active.eq(~bursts.transfer.ready | started),
-            self.busy.eq(step.valid | started | delayed(m, started, 1, name="started")),
+            self.busy.eq(step.valid | started | setting_up),
         ]
         with m.If(step.valid):
             m.d.sync += within_burst.eq(~step.ends_burst)
@@ -108,7 +109,7 @@ class StoreEngine(Unit):
         with m.Elif(pause != 0):
             m.d.sync += pause.eq(pause - 1)
         self._take(m, bursts, current)
-        self._read(m, beats, current, burst, step)
+        self._read(m, beats, current, burst, step, setting_up)
         return m
 
     def _take(self, m: Module, bursts: RowBursts, current: Any) -> None:
@@ -124,15 +125,19 @@ class StoreEngine(Unit):
                 for name in ("address", "rows", "planes", "row_stride", "plane_stride")
             ),
         ]
-        with m.If(self.instruction.valid & self.instruction.ready):
+        # Whether an instruction starts is known late, and what is kept without one does no harm.
+        with m.If(self.instruction.ready):
             m.d.sync += [current.eq(payload), self.out.address.eq(payload.src)]
 
-    def _read(self, m: Module, beats: Queue, current: Any, burst: Any, step: Any) -> None:
+    def _read(
+        self, m: Module, beats: Queue, current: Any, burst: Any, step: Any, setting_up: Value
+    ) -> None:
         """Read `out` in every step and put entries, or parts of one, into beats."""
         parts, per_beat = cycles_per_entry(Memory.OUT, self._config)
         part = Signal(range(parts))
-        entries_done = Signal(EXTENT_BITS)
-        beats_done = Signal(self._config.burst_beats.bit_length())
+        entries_left = Signal(EXTENT_BITS)
+        last_entry = Signal()
+        beats_done = Signal.like(burst.length)
         offset_before = Signal.like(burst.offset)
         offset = Signal.like(burst.offset)
         ends_entry, ends_row, ends_beat = Signal(), Signal(), Signal()
@@ -142,18 +147,21 @@ class StoreEngine(Unit):
             self.out.enable.eq(step.valid),
             offset.eq(Mux(step.first, burst.offset, offset_before)),
             ends_entry.eq(part == parts - 1),
-            ends_row.eq(ends_entry & (entries_done + 1 == current.entries)),
+            ends_row.eq(ends_entry & last_entry),
             ends_beat.eq((offset == last_offset) | ends_row if per_beat > 1 else 1),
-            step.ends_burst.eq(ends_beat & (beats_done + 1 == burst.beats)),
+            step.ends_burst.eq(ends_beat & (beats_done == burst.length)),
         ]
         with m.If(step.valid):
             m.d.sync += [
                 offset_before.eq(offset + step_bytes),
                 part.eq(Mux(ends_entry, 0, part + 1)),
                 self.out.address.eq(self.out.address + ends_entry),
-                entries_done.eq(Mux(ends_row, 0, entries_done + ends_entry)),
                 beats_done.eq(Mux(step.ends_burst, 0, beats_done + ends_beat)),
             ]
+        with m.If(setting_up | (step.valid & ends_row)):
+            m.d.sync += [entries_left.eq(current.entries), last_entry.eq(current.entries == 1)]
+        with m.Elif(step.valid & ends_entry):
+            m.d.sync += [entries_left.eq(entries_left - 1), last_entry.eq(entries_left == 2)]
         completes = delayed(m, step.valid & ends_beat, 1, name="completes")
         beat = beats.write.payload
         m.d.comb += [

@@ -71,6 +71,7 @@ PYNQ = VTA.replace(
 ULTRA96 = PYNQ.replace(
     name="ultra96",
     block_out=32,
+    wgt_entries=512,
     port_bits=128,
     clock_mhz=300.0,
     load_bursts=16,

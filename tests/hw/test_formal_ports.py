@@ -104,7 +104,7 @@ def fetch_rules(rules: Rules, fetch: Any) -> None:
 
     # What is true of the state of the unit, without which induction would begin anywhere.
     room, level = (rules.watch(name, range(entries + 1)) for name in ("room", "level"))
-    left = rules.watch("left", 32)
+    left, more = rules.watch("left", 32), rules.watch("more", 1)
     bank = rules.watch("write_bank", range(BEATS))
     write_entry, read_entry = (
         rules.watch(name, range(entries)) for name in ("write_entry", "read_entry")
@@ -116,6 +116,7 @@ def fetch_rules(rules: Rules, fetch: Any) -> None:
     rules.check("level counts whole instructions", level * BEATS + bank + outstanding == kept)
     to_come = asked + left * BEATS
     rules.check("left is what is not asked for", ~begun | (to_come == count * BEATS))
+    rules.check("more is asked for while some is left", more == (left != 0))
     rules.check("the count is small", ~begun | (count < 8))
     rules.check("the program is aligned", begin % burst_bytes == 0)
     following = begin + asked * PORT_BYTES
@@ -168,12 +169,15 @@ def row_burst_rules(rules: Rules, bursts: Any) -> None:
     rules.check_stream("a burst", bursts.burst)
     low = burst.address[: (CONFIG.burst_bytes - 1).bit_length()]
     valid = bursts.burst.valid
-    inside = low + burst.beats * PORT_BYTES <= CONFIG.burst_bytes
+    inside = low + (burst.length + 1) * PORT_BYTES <= CONFIG.burst_bytes
     rules.check("a burst stays in its block", ~valid | inside)
     rules.check("a burst begins at a beat", ~valid | (burst.address % PORT_BYTES == 0))
     rules.check("the transfer ends with a row", ~burst.ends_transfer | burst.ends_row)
     rules.check("one transfer at a time", ~(bursts.transfer.ready & valid))
     rules.cover("a transfer ends", moves(bursts.burst) & burst.ends_transfer)
+    layout = bursts.transfer.payload.shape()
+    current = layout(rules.watch("current", layout.size))
+    rules.check("only rows with bytes make bursts", ~valid | (current.row_bytes != 0))
 
 
 def assume_loads(rules: Rules, engine: Any) -> None:
@@ -386,26 +390,26 @@ def faulty_writer(old: str, new: str) -> types.ModuleType:
     [
         (
             "row bursts",
-            "burst.beats.eq(Mux(ends_row, beats_left, room))",
-            "burst.beats.eq(beats_left)",
+            "ends_at - first_beat",
+            "ends_at",
             "a burst stays in its block",
         ),
         (
             "row bursts",
             "with m.Elif(sent):",
-            "with m.Elif(active):",
+            "with m.Elif(self.burst.valid):",
             "a burst does not change",
         ),
         (
             "fetch",
-            "(room >= burst) & (left != 0)",
-            "(left != 0)",
+            "(room >= burst) & more",
+            "more",
             "there is room for what is asked for",
         ),
         (
             "fetch",
-            "(room >= burst) & (left != 0)",
-            "(room >= burst) & (left != 0) & ~taken",
+            "(room >= burst) & more",
+            "(room >= burst) & more & ~taken",
             "an address is not withdrawn",
         ),
         (
@@ -422,14 +426,14 @@ def faulty_writer(old: str, new: str) -> types.ModuleType:
         ),
         (
             "load",
-            "bursts.burst.payload.beats - 1",
-            "bursts.burst.payload.beats",
+            "bursts.burst.payload.length",
+            "bursts.burst.payload.length + 1",
             "a burst stays in its block",
         ),
         (
             "store",
-            "beats_done + 1 == burst.beats",
-            "beats_done + 2 >= burst.beats",
+            "beats_done == burst.length",
+            "beats_done + 1 >= burst.length",
             "the last beat is the one that the address says",
         ),
         (

@@ -14,7 +14,7 @@ CONFIGS = (TINY.replace(burst_beats=4), TINY.replace(burst_beats=1, port_bits=25
 
 
 def bursts_of(transfer: dict[str, int], config: AcceleratorConfig) -> list[tuple[int, ...]]:
-    """Address, beats, offset, ends_row, ends_transfer of every burst."""
+    """Address, beats less one, offset, ends_row, ends_transfer of every burst."""
     result = []
     for plane in range(transfer["planes"]):
         for row in range(transfer["rows"]):
@@ -28,7 +28,7 @@ def bursts_of(transfer: dict[str, int], config: AcceleratorConfig) -> list[tuple
                 beats = sorted({byte // config.port_bytes for byte in mine})
                 offset = mine[0] % config.port_bytes
                 address = beats[0] * config.port_bytes % (1 << 32)
-                result.append([address, len(beats), offset, block == blocks[-1], False])
+                result.append([address, len(beats) - 1, offset, block == blocks[-1], False])
     if result:
         result[-1][-1] = True
     return [tuple(item) for item in result]
@@ -80,7 +80,7 @@ def test_bursts_of_random_transfers(
             ctx.set(unit.burst.ready, ready)
             if ready and ctx.get(unit.burst.valid):
                 burst = unit.burst.payload
-                names = ("address", "beats", "offset", "ends_row", "ends_transfer")
+                names = ("address", "length", "offset", "ends_row", "ends_transfer")
                 seen.append((cycle, tuple(ctx.get(burst[name]) for name in names)))
             await ctx.tick()
             cycle += 1

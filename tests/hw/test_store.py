@@ -164,4 +164,6 @@ def test_first_beat_and_next_burst_come_in_their_cycles(run_benches: Any) -> Non
     run_benches(engine, bench)
     first = STORE_START_CYCLES + STORE_DATA_CYCLES
     second = first + config.burst_beats + config.dram.write_gap_cycles
-    assert beats == [begin + beat for begin in (first, second) for beat in range(config.burst_beats)]
+    assert beats == [
+        begin + beat for begin in (first, second) for beat in range(config.burst_beats)
+    ]
