@@ -1,0 +1,1 @@
+"""Kernels for GPUs: from loop nests to OpenCL C and CUDA C, and what runs them."""

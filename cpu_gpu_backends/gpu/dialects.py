@@ -1,0 +1,200 @@
+"""The two languages that kernels are written in, as data: OpenCL C 1.2 and CUDA C."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.statements import LoopKind
+
+
+class Language(Enum):
+    """A language by its name."""
+
+    OPENCL = "OpenCL C"
+    CUDA = "CUDA C"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one language says what both can do.
+
+    Attributes
+    ----------
+    types
+        Names of the scalar types; `ScalarType.INDEX` has the type of a small index.
+    wide_index
+        The type of an index beyond 32 bits.
+    unsigned
+        The unsigned types of 32 and 64 bits.
+    kernel, function
+        What stands in front of a kernel, with a place for `launch_bounds`, and of a function.
+    pointer
+        A buffer of the device, to be filled in with the element type.
+    shared, shared_pointer
+        What stands in front of a tensor in shared memory, and of what a pointer to it points to.
+    global_pointer
+        What stands in front of what a pointer to a buffer points to.
+    barrier
+        The statement at which the threads of a block meet.
+    axes
+        The index of a thread along each axis of a launch.
+    launch_bounds
+        What tells the compiler how many threads a block has.
+    packed
+        The types that move so many bytes at once.
+    float_suffix
+        What the names of functions of float32 end with.
+    long_suffix
+        What a 64-bit constant ends with.
+    prelude
+        Text in front of all kernels.
+    """
+
+    language: Language
+    types: dict[ScalarType, str]
+    wide_index: str
+    unsigned: dict[ScalarType, str]
+    kernel: str
+    function: str
+    pointer: str
+    shared: str
+    shared_pointer: str
+    global_pointer: str
+    barrier: str
+    axes: dict[LoopKind, str]
+    launch_bounds: str
+    packed: dict[int, str]
+    float_suffix: str
+    long_suffix: str
+    prelude: str
+
+
+_OPENCL_PRELUDE = """\
+#pragma OPENCL FP_CONTRACT OFF
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#define TW_INFINITY INFINITY
+#define TW_NAN NAN
+#define TW_ALIGNED __attribute__((aligned(16)))
+#ifdef TW_EXACT_DIVISION
+#define TW_DIVIDE_float(a, b) ((a) / (b))
+#define TW_SQRT_float(a) sqrt(a)
+#else
+#define TW_DIVIDE_float(a, b) ((float)((double)(a) / (double)(b)))
+#define TW_SQRT_float(a) ((float)sqrt((double)(a)))
+#endif
+inline float tw_from_half(ushort bits) { return vload_half(0, (const half *)&bits); }
+inline ushort tw_to_half(float value)
+{
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    return bits;
+}
+#if defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+#define tw_dot4(a, b, sum) ((sum) + dot_4x8packed_ss_int((uint)(a), (uint)(b)))
+#else
+inline int tw_dot4(int a, int b, int sum)
+{
+    char4 x = as_char4(a), y = as_char4(b);
+    return sum + x.s0 * y.s0 + x.s1 * y.s1 + x.s2 * y.s2 + x.s3 * y.s3;
+}
+#endif
+"""
+
+_CUDA_PRELUDE = """\
+typedef long long tw_long;
+typedef unsigned long long tw_ulong;
+#define TW_INFINITY __int_as_float(0x7f800000)
+#define TW_NAN __int_as_float(0x7fffffff)
+#define TW_ALIGNED __align__(16)
+#define TW_DIVIDE_float(a, b) __fdiv_rn(a, b)
+#define TW_SQRT_float(a) __fsqrt_rn(a)
+static __device__ __forceinline__ float tw_from_half(unsigned short bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+static __device__ __forceinline__ unsigned short tw_to_half(float value)
+{
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+static __device__ __forceinline__ int tw_dot4(int a, int b, int sum) { return __dp4a(a, b, sum); }
+"""
+
+OPENCL = Dialect(
+    language=Language.OPENCL,
+    types={
+        ScalarType.BOOL: "uchar",
+        ScalarType.INT8: "char",
+        ScalarType.UINT8: "uchar",
+        ScalarType.INT16: "short",
+        ScalarType.INT32: "int",
+        ScalarType.INT64: "long",
+        ScalarType.FLOAT32: "float",
+        ScalarType.FLOAT64: "double",
+        ScalarType.INDEX: "int",
+    },
+    wide_index="long",
+    unsigned={ScalarType.INT32: "uint", ScalarType.INT64: "ulong"},
+    kernel="__kernel {bounds}void",
+    function="inline",
+    pointer="__global {} *restrict",
+    shared="__local",
+    shared_pointer="__local ",
+    global_pointer="__global ",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    axes={
+        LoopKind.BLOCK_X: "(int)get_group_id(0)",
+        LoopKind.BLOCK_Y: "(int)get_group_id(1)",
+        LoopKind.BLOCK_Z: "(int)get_group_id(2)",
+        LoopKind.THREAD_X: "(int)get_local_id(0)",
+        LoopKind.THREAD_Y: "(int)get_local_id(1)",
+        LoopKind.THREAD_Z: "(int)get_local_id(2)",
+    },
+    launch_bounds="__attribute__((reqd_work_group_size({x}, {y}, {z}))) ",
+    packed={2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"},
+    float_suffix="",
+    long_suffix="L",
+    prelude=_OPENCL_PRELUDE,
+)
+
+CUDA = Dialect(
+    language=Language.CUDA,
+    types={
+        ScalarType.BOOL: "unsigned char",
+        ScalarType.INT8: "signed char",
+        ScalarType.UINT8: "unsigned char",
+        ScalarType.INT16: "short",
+        ScalarType.INT32: "int",
+        ScalarType.INT64: "tw_long",
+        ScalarType.FLOAT32: "float",
+        ScalarType.FLOAT64: "double",
+        ScalarType.INDEX: "int",
+    },
+    wide_index="tw_long",
+    unsigned={ScalarType.INT32: "unsigned", ScalarType.INT64: "tw_ulong"},
+    kernel='extern "C" __global__ {bounds}void',
+    function="static __device__ __forceinline__",
+    pointer="{} *__restrict__",
+    shared="__shared__",
+    shared_pointer="",
+    global_pointer="",
+    barrier="__syncthreads();",
+    axes={
+        LoopKind.BLOCK_X: "(int)blockIdx.x",
+        LoopKind.BLOCK_Y: "(int)blockIdx.y",
+        LoopKind.BLOCK_Z: "(int)blockIdx.z",
+        LoopKind.THREAD_X: "(int)threadIdx.x",
+        LoopKind.THREAD_Y: "(int)threadIdx.y",
+        LoopKind.THREAD_Z: "(int)threadIdx.z",
+    },
+    launch_bounds="__launch_bounds__({threads}) ",
+    packed={2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"},
+    float_suffix="f",
+    long_suffix="LL",
+    prelude=_CUDA_PRELUDE,
+)
