@@ -28,7 +28,7 @@ LAYERS = {
     "hw": layer("isa", "amaranth"),
     "sim": layer("isa"),
     "compiler": layer("isa"),
-    "cpu_gpu_backends": layer("compiler", "llvmlite"),
+    "cpu_gpu_backends": layer("isa compiler", "llvmlite"),
     "runtime": layer("isa compiler sim cpu_gpu_backends"),
     "boards": layer("isa hw", "amaranth amaranth_boards"),
     "api": layer(
@@ -42,6 +42,7 @@ EXCEPTIONS = {
     "sim/rtl*": layer("hw"),
     "compiler/readers/*": layer("", "flatbuffers google onnx tflite"),
     "runtime/board_pynq.py": layer("", "pynq"),
+    "cpu_gpu_backends/gpu/opencl_device.py": layer("", "pyopencl"),
 }
 
 

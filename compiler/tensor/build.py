@@ -106,3 +106,8 @@ def reduce_max(body: Expr, *axes: Axis) -> Expr:
 def reduce_min(body: Expr, *axes: Axis) -> Expr:
     """Return the smallest value of `body` over `axes`."""
     return Reduce(Reduction.MIN, body, axes)
+
+
+def reduce_product(body: Expr, *axes: Axis) -> Expr:
+    """Return the product of `body` over `axes`."""
+    return Reduce(Reduction.PRODUCT, body, axes)

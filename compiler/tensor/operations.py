@@ -55,11 +55,12 @@ class Function(Enum):
     LOG = "log"
     TANH = "tanh"
     ERF = "erf"
+    POWER = "power"
 
     @property
     def arity(self) -> int:
         """How many arguments the function takes."""
-        return 2 if self is Function.ROUND_SHIFT else 1
+        return 2 if self in (Function.ROUND_SHIFT, Function.POWER) else 1
 
     def accepts(self, dtype: ScalarType) -> bool:
         """Whether the function is defined on `dtype`, which is also the type of its result."""
@@ -80,6 +81,7 @@ class Reduction(Enum):
     SUM = "sum"
     MAX = "max"
     MIN = "min"
+    PRODUCT = "product"
 
     @property
     def operator(self) -> Operator:
@@ -88,8 +90,9 @@ class Reduction(Enum):
 
     def identity(self, dtype: ScalarType) -> Number:
         """Return the value that changes nothing."""
-        if self is Reduction.SUM:
-            return 0.0 if dtype.is_float else 0
+        if self in (Reduction.SUM, Reduction.PRODUCT):
+            neutral = int(self is Reduction.PRODUCT)
+            return float(neutral) if dtype.is_float else neutral
         lowest, highest = dtype.limits if dtype.is_integer else (float("-inf"), float("inf"))
         return lowest if self is Reduction.MAX else highest
 
@@ -98,4 +101,5 @@ _COMBINERS = {
     Reduction.SUM: Operator.ADD,
     Reduction.MAX: Operator.MAXIMUM,
     Reduction.MIN: Operator.MINIMUM,
+    Reduction.PRODUCT: Operator.MULTIPLY,
 }

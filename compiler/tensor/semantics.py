@@ -137,8 +137,20 @@ def call(function: Function, dtype: ScalarType, arguments: tuple[Number, ...]) -
             return fitter(dtype)(abs(value))
         case Function.ROUND_SHIFT:
             return round_shift(int(value), int(arguments[1]))
+        case Function.POWER:
+            return fitter(dtype)(_power(float(value), float(arguments[1])))
         case _:
             return fitter(dtype)(_float_function(function, float(value)))
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        odd = exponent % 2 == 1
+        return -math.inf if base < 0 and odd else math.inf
+    except ValueError:
+        return math.inf if base == 0 else math.nan
 
 
 def _float_function(function: Function, value: float) -> float:
@@ -157,7 +169,7 @@ def _float_function(function: Function, value: float) -> float:
             return math.tanh(value)
         case Function.ERF:
             return math.erf(value)
-        case Function.NOT | Function.ABSOLUTE | Function.ROUND_SHIFT:
+        case Function.NOT | Function.ABSOLUTE | Function.ROUND_SHIFT | Function.POWER:
             raise AssertionError(f"{function} is not a function of floating point alone")
         case _:
             assert_never(function)

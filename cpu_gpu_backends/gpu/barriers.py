@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.traversal import loads
 from tilewright.cpu_gpu_backends.gpu.kernels import (
     Assign,
     Barrier,
@@ -23,8 +24,8 @@ from tilewright.cpu_gpu_backends.gpu.kernels import (
     guards_of,
     in_sequence,
     leaves,
-    loaded,
     read,
+    walk,
     written,
 )
 
@@ -117,7 +118,7 @@ class _Inserter:
         return _Uses(filled, self.shared.intersection(read(leaf)) - {target})
 
     def _of_guard(self, condition: Expr) -> _Uses:
-        return _Uses(read=self.shared.intersection(loaded(condition)))
+        return _Uses(read=self.shared.intersection(load.tensor for load in loads(condition)))
 
 
 def _guarded(condition: Expr, body: KernelStatement) -> KernelStatement:
@@ -138,14 +139,4 @@ def _guarded(condition: Expr, body: KernelStatement) -> KernelStatement:
 
 
 def _has_barrier(statement: KernelStatement) -> bool:
-    match statement:
-        case Loop() | Guard() | Declare():
-            return _has_barrier(statement.body)
-        case Sequence():
-            return any(map(_has_barrier, statement.statements))
-        case Barrier():
-            return True
-        case Assign() | Together():
-            return False
-        case _:
-            assert_never(statement)
+    return any(isinstance(part, Barrier) for part in walk(statement))

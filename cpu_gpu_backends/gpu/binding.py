@@ -14,9 +14,7 @@ from typing_extensions import assert_never
 from tilewright.compiler.tensor.build import all_of, equal
 from tilewright.compiler.tensor.dependence import varying_tensors
 from tilewright.compiler.tensor.expressions import Expr, Load, Tensor, Var
-from tilewright.compiler.tensor.intervals import Interval
 from tilewright.compiler.tensor.realisation import SHARED_SCOPE
-from tilewright.compiler.tensor.simplify import simplify
 from tilewright.compiler.tensor.statements import (
     Allocate,
     For,
@@ -47,9 +45,11 @@ from tilewright.cpu_gpu_backends.gpu.kernels import (
     Parameter,
     Repetition,
     Together,
+    guards_of,
     in_sequence,
     leaves,
     read,
+    walk,
     written,
 )
 
@@ -90,15 +90,11 @@ def bind_nest(nest: LoopNest, name: str) -> KernelSet:
 
 def _roots(body: Statement) -> tuple[tuple[Tensor, ...], tuple[Statement, ...]]:
     temporaries = []
-    while isinstance(body, Allocate) and not _has_loops_around(body):
+    while isinstance(body, Allocate):
         temporaries.append(body.tensor)
         body = body.body
     parts = body.statements if isinstance(body, Seq) else (body,)
     return tuple(temporaries), parts
-
-
-def _has_loops_around(body: Allocate) -> bool:
-    return False
 
 
 def _kernel(root: Statement, name: str) -> Kernel:
@@ -161,38 +157,17 @@ def _loops(statement: Statement) -> Iterator[For]:
 
 def _parameters(body: KernelStatement, shared: tuple[Tensor, ...]) -> tuple[Parameter, ...]:
     """Return the buffers of `body`, what is written last."""
-    private = {*shared, *_declared(body)}
+    declared = (part.tensor for part in walk(body) if isinstance(part, Declare))
+    private = {*shared, *declared}
     results = {written(leaf): None for leaf in leaves(body) if written(leaf) not in private}
     sources = {tensor: None for leaf in leaves(body) for tensor in read(leaf)}
-    for guard in _guards(body):
+    for guard in guards_of(body):
         sources |= {load.tensor: None for load in loads(guard)}
     names = [tensor for tensor in sources if tensor not in private and tensor not in results]
     return (
         *(Parameter(tensor=tensor, written=False) for tensor in names),
         *(Parameter(tensor=tensor, written=True) for tensor in results),
     )
-
-
-def _guards(body: KernelStatement) -> Iterator[Expr]:
-    from tilewright.cpu_gpu_backends.gpu.kernels import guards_of
-
-    return guards_of(body)
-
-
-def _declared(statement: KernelStatement) -> Iterator[Tensor]:
-    from tilewright.cpu_gpu_backends.gpu.kernels import Sequence
-
-    match statement:
-        case Declare():
-            yield statement.tensor
-            yield from _declared(statement.body)
-        case Loop() | Guard():
-            yield from _declared(statement.body)
-        case Sequence():
-            for part in statement.statements:
-                yield from _declared(part)
-        case _:
-            pass
 
 
 @dataclass(slots=True, kw_only=True)
@@ -331,7 +306,9 @@ def _spreads(statement: Statement, axis: LoopKind) -> bool:
     """Whether the threads along `axis` share the work of `statement`."""
     if any(loop.kind is axis for loop in _loops(statement)):
         return True
-    return axis is LoopKind.THREAD_X and any(is_of_a_warp(call.intrinsic) for call in _calls(statement))
+    return axis is LoopKind.THREAD_X and any(
+        is_of_a_warp(call.intrinsic) for call in _calls(statement)
+    )
 
 
 def _calls(statement: Statement) -> Iterator[IntrinsicCall]:
@@ -349,7 +326,7 @@ def _calls(statement: Statement) -> Iterator[IntrinsicCall]:
             assert_never(statement)
 
 
-def _accesses(
+def _accesses(  # noqa: C901
     statement: Statement, tensor: Tensor, opened: frozenset[LoopKind]
 ) -> Iterator[frozenset[LoopKind]]:
     """Iterate over the thread axes that are open where `tensor` is read or written."""
@@ -358,7 +335,7 @@ def _accesses(
             inside = opened | {statement.kind} if statement.kind.is_thread else opened
             yield from _accesses(statement.body, tensor, inside)
         case If():
-            if any(load.tensor is tensor for load in loads(statement.condition)):
+            if _uses(tensor, statement.condition):
                 yield opened
             yield from _accesses(statement.body, tensor, opened)
         case Allocate():
@@ -367,11 +344,15 @@ def _accesses(
             for part in statement.statements:
                 yield from _accesses(part, tensor, opened)
         case Store():
-            used = (load.tensor for expr in (*statement.indices, statement.value) for load in loads(expr))
-            if tensor is statement.tensor or tensor in used:
+            if statement.tensor is tensor or _uses(tensor, *statement.indices, statement.value):
                 yield opened
         case IntrinsicCall():
-            if tensor in (statement.output.tensor, *(region.tensor for region in statement.inputs)):
+            regions = (statement.output, *statement.inputs)
+            if any(region.tensor is tensor for region in regions):
                 yield opened
         case _:
             assert_never(statement)
+
+
+def _uses(tensor: Tensor, *exprs: Expr) -> bool:
+    return any(load.tensor is tensor for expr in exprs for load in loads(expr))

@@ -57,6 +57,7 @@ _FLOAT_FUNCTIONS = {
     Function.LOG: "log",
     Function.TANH: "tanh",
     Function.ERF: "erf",
+    Function.POWER: "pow",
 }
 
 
@@ -184,9 +185,7 @@ class _Writer:
                 if bounds(expr.left, self.ranges).low >= 0 < bounds(expr.right, self.ranges).low:
                     return f"({left} {'/' if operator is Operator.FLOOR_DIVIDE else '%'} {right})"
                 return self.use(_HELPERS[operator], dtype, left, right)
-            case (
-                Operator.MINIMUM | Operator.MAXIMUM | Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT
-            ):
+            case Operator.MINIMUM | Operator.MAXIMUM | Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT:
                 return self.use(_HELPERS[operator], dtype, left, right)
             case _:
                 return f"({left} {_PLAIN[operator]} {right})"

@@ -156,37 +156,29 @@ def in_sequence(*statements: KernelStatement) -> KernelStatement:
     return flat[0] if len(flat) == 1 else Sequence(statements=tuple(flat))
 
 
-def leaves(statement: KernelStatement) -> Iterator[Leaf]:
-    """Iterate over everything in `statement` that writes."""
+def walk(statement: KernelStatement) -> Iterator[KernelStatement]:
+    """Iterate over `statement` and everything in it, outermost first."""
+    yield statement
     match statement:
         case Loop() | Guard() | Declare():
-            yield from leaves(statement.body)
+            yield from walk(statement.body)
         case Sequence():
             for part in statement.statements:
-                yield from leaves(part)
-        case Assign() | Together():
-            yield statement
-        case Barrier():
-            pass
-        case _:
-            assert_never(statement)
-
-
-def guards_of(statement: KernelStatement) -> Iterator[Expr]:
-    """Iterate over the conditions of all guards in `statement`."""
-    match statement:
-        case Guard():
-            yield statement.condition
-            yield from guards_of(statement.body)
-        case Loop() | Declare():
-            yield from guards_of(statement.body)
-        case Sequence():
-            for part in statement.statements:
-                yield from guards_of(part)
+                yield from walk(part)
         case Assign() | Together() | Barrier():
             pass
         case _:
             assert_never(statement)
+
+
+def leaves(statement: KernelStatement) -> Iterator[Leaf]:
+    """Iterate over everything in `statement` that writes."""
+    return (part for part in walk(statement) if isinstance(part, Assign | Together))
+
+
+def guards_of(statement: KernelStatement) -> Iterator[Expr]:
+    """Iterate over the conditions of all guards in `statement`."""
+    return (part.condition for part in walk(statement) if isinstance(part, Guard))
 
 
 def written(leaf: Leaf) -> Tensor:
@@ -212,10 +204,4 @@ def read(leaf: Leaf) -> tuple[Tensor, ...]:
     if isinstance(leaf, Together):
         found += [region.tensor for region in leaf.call.inputs]
         found += [] if leaf.call.first is None else [leaf.call.output.tensor]
-    return tuple(dict.fromkeys(found))
-
-
-def loaded(expr: Expr) -> tuple[Tensor, ...]:
-    """Return the tensors that `expr` reads, each once."""
-    found = (node.tensor for node in nodes(expr) if isinstance(node, Load))
     return tuple(dict.fromkeys(found))

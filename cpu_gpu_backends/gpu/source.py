@@ -11,10 +11,10 @@ from tilewright.compiler.tensor.expressions import Binary, Expr, Load, Tensor
 from tilewright.compiler.tensor.intervals import Interval
 from tilewright.compiler.tensor.operations import Operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.compiler.tensor.traversal import nodes
+from tilewright.compiler.tensor.traversal import variables
 from tilewright.cpu_gpu_backends.gpu.dialects import Dialect
 from tilewright.cpu_gpu_backends.gpu.emission import emit_intrinsic, fragment_registers
-from tilewright.cpu_gpu_backends.gpu.expressions import ExpressionWriter, flat_index
+from tilewright.cpu_gpu_backends.gpu.expressions import ExpressionWriter
 from tilewright.cpu_gpu_backends.gpu.helpers import HelperUse
 from tilewright.cpu_gpu_backends.gpu.kernels import (
     BLOCK_AXES,
@@ -33,17 +33,19 @@ from tilewright.cpu_gpu_backends.gpu.kernels import (
     guards_of,
     leaves,
     operands,
+    walk,
 )
 from tilewright.cpu_gpu_backends.gpu.vectors import VectorAccess, VectorPlan, plan_vector
 
 _INDENT = "    "
 #: Words that no tensor or variable may be called: those of C, and what the text itself declares.
 _RESERVED = frozenset(
-    "auto bool break case char const continue default do double else enum extern float for goto if "
-    "half inline int long register restrict return short signed sizeof static struct switch typedef "
-    "uchar uint ulong union unsigned ushort void volatile while kernel global local private "
-    "constant asm class new delete this template namespace operator lane packed min max exp log "
-    "sqrt abs floor erf tanh rint fma select all any dot cross length step sign mix clamp".split()
+    "auto bool break case char const continue default do double else enum extern float for goto "
+    "if half inline int long register restrict return short signed sizeof static struct switch "
+    "typedef uchar uint ulong union unsigned ushort void volatile while kernel global local "
+    "private constant asm class new delete this template namespace operator lane packed min max "
+    "exp log pow sqrt abs floor erf tanh rint fma select all any dot cross length step sign mix "
+    "clamp".split()
 )
 
 
@@ -80,7 +82,7 @@ class _KernelWriter:
             tensors[tensor] = names.take(tensor.name)
             spaces[tensor] = dialect.shared_pointer
         variables = {axis.value: names.take(axis.value) for axis in (*BLOCK_AXES, *THREAD_AXES)}
-        for statement in _statements(kernel.body):
+        for statement in walk(kernel.body):
             match statement:
                 case Declare():
                     tensors[statement.tensor] = names.take(statement.tensor.name)
@@ -102,8 +104,8 @@ class _KernelWriter:
             yield f"{_INDENT}{self.dialect.shared} TW_ALIGNED {name};"
         used = _used_variables(self.kernel.body)
         ranges: dict[str, Interval] = {}
-        extents = zip((*BLOCK_AXES, *THREAD_AXES), (*self.kernel.grid, *self.kernel.block))
-        for axis, extent in extents:
+        axes, extents = (*BLOCK_AXES, *THREAD_AXES), (*self.kernel.grid, *self.kernel.block)
+        for axis, extent in zip(axes, extents, strict=True):
             ranges[axis.value] = Interval(0, extent - 1)
             if axis.value in used:
                 name = self.writer.variables[axis.value]
@@ -180,9 +182,7 @@ class _KernelWriter:
         name = self.writer.variables[loop.var.name]
         return f"for (int {name} = 0; {name} < {loop.extent}; ++{name})"
 
-    def _vector(
-        self, plan: VectorPlan, ranges: dict[str, Interval], indent: str
-    ) -> Iterator[str]:
+    def _vector(self, plan: VectorPlan, ranges: dict[str, Interval], indent: str) -> Iterator[str]:
         if plan.condition is not None:
             yield f"{indent}if ({self.writer.write(plan.condition, ranges)})"
         yield f"{indent}{{"
@@ -243,23 +243,7 @@ def _product_added(assign: Assign) -> tuple[Expr, Expr] | None:
     return None
 
 
-def _statements(statement: KernelStatement) -> Iterator[KernelStatement]:
-    yield statement
-    match statement:
-        case Loop() | Guard() | Declare():
-            yield from _statements(statement.body)
-        case Sequence():
-            for part in statement.statements:
-                yield from _statements(part)
-        case Assign() | Together() | Barrier():
-            pass
-        case _:
-            assert_never(statement)
-
-
 def _used_variables(body: KernelStatement) -> frozenset[str]:
-    from tilewright.compiler.tensor.traversal import variables
-
     exprs = [expr for leaf in leaves(body) for expr in operands(leaf)]
     exprs += guards_of(body)
     return frozenset().union(*(variables(expr) for expr in exprs))

@@ -11,7 +11,12 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.simplify import prove
 from tilewright.compiler.tensor.traversal import children, variables
 from tilewright.cpu_gpu_backends.gpu.expressions import flat_index
-from tilewright.cpu_gpu_backends.gpu.kernels import Assign, Guard, Loop
+from tilewright.cpu_gpu_backends.gpu.kernels import (
+    Assign,
+    Guard,
+    KernelStatement,
+    Loop,
+)
 
 #: How many bytes can be moved at once, where they are aligned to as many.
 VECTOR_BYTES = frozenset({2, 4, 8, 16})
@@ -45,9 +50,10 @@ class VectorPlan:
 
 def plan_vector(loop: Loop, ranges: Ranges) -> VectorPlan | None:
     """Return how the lanes of `loop` are carried out together, None where nothing is gained."""
-    body, condition = loop.body, None
+    body: KernelStatement = loop.body
+    condition: Expr | None = None
     if isinstance(body, Guard) and loop.var.name not in variables(body.condition):
-        body, condition = body.body, body.condition
+        condition, body = body.condition, body.body
     if not isinstance(body, Assign):
         return None
     sources: dict[Load, tuple[Expr, ...] | None] = {}

@@ -1,9 +1,20 @@
 """Convolutions and matrix products."""
 
-from tilewright.compiler.operators import Conv2d, FloatConv2d, Padding, Pair
-from tilewright.compiler.tensor.build import all_of, cast, reduce_sum, select
+from tilewright.compiler.operators import (
+    Conv2d,
+    ConvTranspose2d,
+    FloatConv2d,
+    FloatConvTranspose2d,
+    MatMul,
+    Pair,
+)
+from tilewright.compiler.tensor.build import all_of, cast, constant, equal, reduce_sum, select
 from tilewright.compiler.tensor.declare import compute, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.operators.broadcasting import (
+    broadcast_element,
+    broadcast_shape,
+)
 from tilewright.compiler.tensor.operators.elementwise import INT32, requantized
 from tilewright.compiler.tensor.operators.movement import pad_image
 from tilewright.compiler.tensor.scalar_types import ScalarType
@@ -86,85 +97,146 @@ def correlate(
 
 
 def transposed_conv2d(
+    op: ConvTranspose2d,
     image: Tensor,
     weights: Tensor,
-    *,
-    stride: Pair,
-    pads: Padding = (0, 0, 0, 0),
-    input_zero_point: int = 0,
+    bias: Tensor,
+    multiplier: Tensor,
+    shift: Tensor,
+    name: str,
+) -> Tensor:
+    """Declare a transposed convolution: stages ``.sum`` (int32) and the requantised result."""
+    total = transposed_sums(op, image, weights, op.input_zero_point, f"{name}.sum")
+    return compute(
+        total.shape,
+        lambda n, y, x, o: requantized(
+            total[n, y, x, o],
+            bias[o],
+            multiplier[o],
+            shift[o],
+            zero_point=op.zero_point,
+            low=op.low,
+            high=op.high,
+        ),
+        name,
+    )
+
+
+def float_transposed_conv2d(
+    op: FloatConvTranspose2d, image: Tensor, weights: Tensor, bias: Tensor | None, name: str
+) -> Tensor:
+    """Declare a transposed convolution of real numbers."""
+    if bias is None:
+        return transposed_sums(op, image, weights, 0, name)
+    total = transposed_sums(op, image, weights, 0, f"{name}.sum")
+    return compute(total.shape, lambda n, y, x, o: total[n, y, x, o] + bias[o], name)
+
+
+def transposed_sums(
+    op: ConvTranspose2d | FloatConvTranspose2d,
+    image: Tensor,
+    weights: Tensor,
+    input_zero_point: int,
     name: str,
 ) -> Tensor:
     """Declare the sums of a transposed convolution, over the taps that meet an element only.
 
-    Element ``(y, x)`` of the image adds ``(value - input_zero_point) * weights[o, ky, kx, c]`` to
-    the result at ``(y * stride[0] + ky - pads[0], x * stride[1] + kx - pads[1])``. Of ``kh`` rows
-    of taps only each ``stride[0]``-th one meets a given row of the result, so the reduction runs
-    over ``ceil(kh / stride[0])`` rows.
-
-    Parameters
-    ----------
-    image, weights
-        ``[N, H, W, C]`` and ``[O, kh, kw, C]``; integers are summed in int32.
+    Without dilation, of ``kh`` rows of taps only each ``stride[0]``-th one meets a given row of the
+    result, so the reduction runs over ``ceil(kh / stride[0])`` rows. Integers are summed in int32.
     """
-    batch, height, width, channels = image.shape
-    outputs, rows, columns, _ = weights.shape
-    top, left, bottom, right = pads
+    batch, height, width, _ = image.shape
+    outputs, rows, columns, depth = weights.shape
+    top, left, bottom, right = op.pads
+    share = outputs // op.groups
     dtype = image.dtype if image.dtype.is_float else INT32
-    ty = reduce_axis(-(-rows // stride[0]), "ty")
-    tx = reduce_axis(-(-columns // stride[1]), "tx")
-    c = reduce_axis(channels, "c")
+    ty = reduce_axis(_meetings(rows, op.stride[0], op.dilation[0]), "ty")
+    tx = reduce_axis(_meetings(columns, op.stride[1], op.dilation[1]), "tx")
+    c = reduce_axis(depth, "c")
 
     def product(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        row, ky = _meeting(y + top, ty.var, stride[0])
-        column, kx = _meeting(x + left, tx.var, stride[1])
+        row, ky, meets_row = _meeting(y + top, ty.var, op.stride[0], op.dilation[0])
+        column, kx, meets_column = _meeting(x + left, tx.var, op.stride[1], op.dilation[1])
         inside = all_of(
-            ky < rows, kx < columns, 0 <= row, row < height, 0 <= column, column < width
+            *(meets_row, ky < rows, 0 <= row, row < height),
+            *(meets_column, kx < columns, 0 <= column, column < width),
         )
-        value = cast(image[n, row, column, c.var], dtype) - input_zero_point
+        channel = o // share * depth + c.var
+        value = cast(image[n, row, column, channel], dtype) - input_zero_point
         tap = cast(weights[o, ky, kx, c.var], dtype)
         return reduce_sum(select(inside, value * tap, 0), ty, tx, c)
 
     size = (
-        (height - 1) * stride[0] + rows - top - bottom,
-        (width - 1) * stride[1] + columns - left - right,
+        (height - 1) * op.stride[0] + (rows - 1) * op.dilation[0] + 1 + op.extra[0] - top - bottom,
+        (width - 1) * op.stride[1]
+        + (columns - 1) * op.dilation[1]
+        + 1
+        + op.extra[1]
+        - left
+        - right,
     )
     return compute((batch, *size, outputs), product, name)
 
 
-def _meeting(position: Expr, number: Expr, stride: int) -> tuple[Expr, Expr]:
-    """Return the element and the tap of the `number`-th pair that meets at `position`."""
-    return position // stride - number, position % stride + number * stride
+def _meetings(taps: int, stride: int, dilation: int) -> int:
+    return -(-taps // stride) if dilation == 1 else taps
 
 
-def matmul(
-    a: Tensor, b: Tensor, *, a_zero_point: int = 0, b_zero_point: int = 0, name: str
-) -> Tensor:
-    """Declare ``a @ b`` of two activations ``[..., M, K]`` and ``[..., K, N]``.
+def _meeting(position: Expr, number: Expr, stride: int, dilation: int) -> tuple[Expr, Expr, Expr]:
+    """Return element and tap of the `number`-th pair at `position`, and whether they do meet."""
+    if dilation == 1:
+        always = constant(True, ScalarType.BOOL)
+        return position // stride - number, position % stride + number * stride, always
+    distance = position - number * dilation
+    return distance // stride, number, equal(distance % stride, 0)
+
+
+def matmul(op: MatMul, a: Tensor, b: Tensor, name: str) -> Tensor:
+    """Declare the product of two quantised activations: stages ``.sum`` and the result."""
+    total = product_sums(a, b, op.a_zero_point, op.b_zero_point, f"{name}.sum")
+    return compute(
+        total.shape,
+        lambda *at: requantized(
+            total[at],
+            0,
+            op.multiplier,
+            op.shift,
+            zero_point=op.zero_point,
+            low=op.low,
+            high=op.high,
+        ),
+        name,
+    )
+
+
+def product_sums(a: Tensor, b: Tensor, a_zero_point: int, b_zero_point: int, name: str) -> Tensor:
+    """Declare ``a @ b`` of ``[..., M, K]`` and ``[..., K, N]``, whose leading axes broadcast.
 
     The zero points are taken off first; integers are summed in int32.
     """
     dtype = a.dtype if a.dtype.is_float else INT32
     k = reduce_axis(a.shape[-1], "k")
+    leading = broadcast_shape(a.shape[:-2], b.shape[:-2])
 
     def product(*at: Expr) -> Expr:
         *outer, i, j = at
-        left = cast(a.at(*outer, i, k.var), dtype) - a_zero_point
-        right = cast(b.at(*outer, k.var, j), dtype) - b_zero_point
+        left = cast(broadcast_element(a, (*outer, i, k.var)), dtype) - a_zero_point
+        right = cast(broadcast_element(b, (*outer, k.var, j)), dtype) - b_zero_point
         return reduce_sum(left * right, k)
 
-    return compute((*a.shape[:-1], b.shape[-1]), product, name)
+    return compute((*leading, a.shape[-2], b.shape[-1]), product, name)
 
 
 def dense(x: Tensor, weights: Tensor, bias: Tensor | None, name: str) -> Tensor:
-    """Declare ``x @ weights.T + bias`` for ``[N, K]`` and ``[O, K]``; integers sum in int32."""
+    """Declare ``x @ weights.T + bias`` for ``[..., K]`` and ``[O, K]``; integers sum in int32."""
     dtype = x.dtype if x.dtype.is_float else INT32
-    k = reduce_axis(x.shape[1], "k")
+    k = reduce_axis(x.shape[-1], "k")
 
-    def product(n: Expr, o: Expr) -> Expr:
-        return reduce_sum(cast(x[n, k.var], dtype) * cast(weights[o, k.var], dtype), k)
+    def product(*at: Expr) -> Expr:
+        *outer, o = at
+        return reduce_sum(cast(x.at(*outer, k.var), dtype) * cast(weights[o, k.var], dtype), k)
 
-    shape = (x.shape[0], weights.shape[0])
+    shape = (*x.shape[:-1], weights.shape[0])
     total = compute(shape, product, name if bias is None else f"{name}.sum")
     if bias is None:
         return total
-    return compute(shape, lambda n, o: total[n, o] + bias[o], name)
+    return compute(shape, lambda *at: total[at] + bias[at[-1]], name)

@@ -7,6 +7,7 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.operators import (
     Add,
+    Cast,
     Clip,
     Dequantize,
     DequantizeWeights,
@@ -66,22 +67,13 @@ def elementwise(name: str, function: Callable[..., Expr], *operands: Tensor) -> 
     )
 
 
-def add(op: Add, a: Tensor, b: Tensor, name: str) -> Tensor:
-    """Declare the sum of two quantised tensors."""
-
-    def total(x: Expr, y: Expr) -> Expr:
-        accumulator = cast(x, INT32) * op.a_coefficient + cast(y, INT32) * op.b_coefficient
-        return _scaled(op, accumulator)
-
-    return elementwise(name, total, a, b)
-
-
 def requantize(op: Requantize, x: Tensor, name: str) -> Tensor:
     """Declare a change of scale and zero point."""
-    return elementwise(name, lambda value: _scaled(op, value), x)
+    return elementwise(name, lambda value: scaled(op, value), x)
 
 
-def _scaled(op: Add | Requantize, accumulator: Expr) -> Expr:
+def scaled(op: Add | Requantize, accumulator: Expr) -> Expr:
+    """Return an accumulator after the requantisation that `op` holds."""
     return requantized(
         accumulator,
         op.bias,
@@ -143,10 +135,9 @@ def reinterpret(op: Reinterpret, x: Tensor, name: str) -> Tensor:
     return elementwise(name, lambda value: cast(cast(value, INT32) + shift, target), x)
 
 
-def float_add(a: Tensor, b: Tensor, name: str) -> Tensor:
-    """Declare the sum of two tensors, the second one repeated along leading axes of the first."""
-    missing = len(a.shape) - len(b.shape)
-    return compute(a.shape, lambda *at: a[at] + b[at[missing:]], name)
+def converted(op: Cast, x: Tensor, name: str) -> Tensor:
+    """Declare a change of type."""
+    return elementwise(name, lambda value: cast(value, ScalarType(op.dtype.value)), x)
 
 
 def unary(op: FloatUnary, x: Tensor, name: str) -> Tensor:

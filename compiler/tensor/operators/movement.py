@@ -1,10 +1,25 @@
 """Operators that move or select elements."""
 
-from tilewright.compiler.operators import Concat, Pad, Padding, Pair, Reshape, Slice, Transpose
-from tilewright.compiler.tensor.build import all_of, constant, select
-from tilewright.compiler.tensor.declare import compute
+from tilewright.compiler.operators import (
+    Concat,
+    Expand,
+    FloatInterpolate,
+    Gather,
+    Pad,
+    Padding,
+    Reshape,
+    Slice,
+    Transpose,
+    Upsample2d,
+)
+from tilewright.compiler.tensor.build import all_of, cast, constant, reduce_sum, select
+from tilewright.compiler.tensor.declare import compute, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, Tensor
 from tilewright.compiler.tensor.operations import Number
+from tilewright.compiler.tensor.operators.broadcasting import (
+    broadcast_element,
+    broadcast_shape,
+)
 from tilewright.compiler.tensor.scalar_types import ScalarType
 
 
@@ -104,11 +119,46 @@ def concat(op: Concat, parts: tuple[Tensor, ...], name: str) -> Tensor:
     return compute((*shape[: op.axis], extent, *shape[op.axis + 1 :]), element, name)
 
 
-def resize_nearest(image: Tensor, size: Pair, name: str) -> Tensor:
-    """Declare ``[N, H, W, C]`` at another size; row ``y`` is row ``floor(y * H / size[0])``."""
+def expand(op: Expand, x: Tensor, name: str) -> Tensor:
+    """Declare axes of size 1 repeated up to a shape."""
+    shape = broadcast_shape(x.shape, op.shape)
+    return compute(shape, lambda *at: broadcast_element(x, at), name)
+
+
+def upsample(op: Upsample2d, image: Tensor, name: str) -> Tensor:
+    """Declare ``[N, H, W, C]`` with each pixel repeated."""
     batch, height, width, channels = image.shape
+    rows, columns = op.factor
+    return compute(
+        (batch, height * rows, width * columns, channels),
+        lambda n, y, x, c: image[n, y // rows, x // columns, c],
+        name,
+    )
 
-    def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        return image[n, y * height // size[0], x * width // size[1], c]
 
-    return compute((batch, *size, channels), element, name)
+def gather(op: Gather, x: Tensor, indices: Tensor, name: str) -> Tensor:
+    """Declare entries of `x` along an axis; an index below 0 counts from the end."""
+    end = op.axis + len(indices.shape)
+
+    def element(*at: Expr) -> Expr:
+        entry = cast(indices.at(*at[op.axis : end]), ScalarType.INDEX)
+        place = select(entry < 0, entry + x.shape[op.axis], entry)
+        return x.at(*at[: op.axis], place, *at[end:])
+
+    shape = (*x.shape[: op.axis], *indices.shape, *x.shape[op.axis + 1 :])
+    return compute(shape, element, name)
+
+
+def interpolate(
+    op: FloatInterpolate, x: Tensor, indices: Tensor, weights: Tensor, name: str
+) -> Tensor:
+    """Declare weighted sums of entries along an axis."""
+    t = reduce_axis(indices.shape[1], "t")
+
+    def total(*at: Expr) -> Expr:
+        entry = cast(indices[at[op.axis], t.var], ScalarType.INDEX)
+        value = x.at(*at[: op.axis], entry, *at[op.axis + 1 :])
+        return reduce_sum(value * weights[at[op.axis], t.var], t)
+
+    shape = (*x.shape[: op.axis], indices.shape[0], *x.shape[op.axis + 1 :])
+    return compute(shape, total, name)

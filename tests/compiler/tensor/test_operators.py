@@ -7,34 +7,50 @@ from tilewright.compiler.evaluate import evaluate_all
 from tilewright.compiler.graph import Graph, Node, Tensor
 from tilewright.compiler.operators import (
     BinaryFunction,
+    Cast,
+    Compare,
+    Connective,
+    ConvTranspose2d,
     DataType,
     Dequantize,
     DequantizeWeights,
+    Expand,
     FloatAveragePool2d,
     FloatBinary,
     FloatClip,
     FloatConv2d,
+    FloatConvTranspose2d,
     FloatDense,
+    FloatInterpolate,
+    FloatLayerNorm,
+    FloatMatMul,
+    FloatReduce,
     FloatSoftmax,
     FloatUnary,
     Function,
+    Gather,
+    LayerNorm,
+    Logical,
+    MatMul,
+    Mul,
     Operator,
     Quantize,
+    Reduction,
     Reinterpret,
+    Relation,
+    Select,
     Softmax,
     Transpose,
+    Upsample2d,
 )
 from tilewright.compiler.operators.inference import infer
 from tilewright.compiler.operators.tensor_type import TensorType
 from tilewright.compiler.tensor.declare import placeholder
-from tilewright.compiler.tensor.operators.convolution import dense, matmul, transposed_conv2d
 from tilewright.compiler.tensor.operators.elementwise import gelu
 from tilewright.compiler.tensor.operators.from_graph import declare_operator
-from tilewright.compiler.tensor.operators.movement import resize_nearest
-from tilewright.compiler.tensor.operators.normalisation import layer_norm
 from tilewright.compiler.tensor.scalar_types import ScalarType
 
-FLOAT32, INT8 = ScalarType.FLOAT32, ScalarType.INT8
+FLOAT32 = ScalarType.FLOAT32
 
 
 def single_node(op: Operator, *operands: np.ndarray) -> Graph:
@@ -176,71 +192,108 @@ def test_float_operators_are_near_the_graph(rng: np.random.Generator) -> None:
         compare_nodes(single_node(op, *operands), inputs, tolerance=2e-6)
 
 
-@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (2, 3)])
+def test_broadcasts_equal_the_graph(rng: np.random.Generator) -> None:
+    a = rng.standard_normal((2, 3, 4)).astype(np.float32)
+    b = rng.standard_normal((3, 1)).astype(np.float32)
+    for function in BinaryFunction:
+        first = np.abs(a) if function is BinaryFunction.POWER else a
+        operands = {"in0": first, "in1": b}
+        compare_nodes(single_node(FloatBinary(function=function), first, b), operands, 2e-6)
+    builder = GraphBuilder(seed=3)
+    x, y, z = builder.input(2, 3, 4), builder.input(3, 1), builder.input(1, 1, 4)
+    product = Mul(
+        a_zero_point=3, b_zero_point=-5, multiplier=9_000_000, shift=29, zero_point=4, low=-100,
+        high=120,
+    )  # fmt: skip
+    outputs = [builder.add(x, y), builder.node(product, y, x), builder.node(product, z, z)]
+    graph = builder.build(*outputs)
+    compare_nodes(graph, builder.values(graph))
+
+
+@pytest.mark.parametrize("stride", [(1, 1), (2, 3)])
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 1, 2)])
-def test_transposed_convolution_scatters(
-    rng: np.random.Generator, stride: tuple[int, int], pads: tuple[int, int, int, int]
+@pytest.mark.parametrize(("dilation", "groups"), [((1, 1), 1), ((2, 1), 2)])
+def test_transposed_convolutions_equal_the_graph(
+    rng: np.random.Generator,
+    stride: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    groups: int,
 ) -> None:
     image = rng.integers(-128, 128, (1, 3, 4, 2)).astype(np.int8)
-    weights = rng.integers(-128, 128, (3, 4, 3, 2)).astype(np.int8)
-    full = np.zeros((1, 2 * stride[0] + 4, 3 * stride[1] + 3, 3), dtype=np.int64)
-    for y, x, ky, kx in np.ndindex(3, 4, 4, 3):
-        values = image[:, y, x, :].astype(np.int64) - 5
-        full[:, y * stride[0] + ky, x * stride[1] + kx] += values @ weights[:, ky, kx, :].T
-    top, left, bottom, right = pads
-    expected = full[:, top : full.shape[1] - bottom, left : full.shape[2] - right]
-    declared = transposed_conv2d(
-        placeholder(image.shape, INT8, "x"),
-        placeholder(weights.shape, INT8, "w"),
-        stride=stride,
-        pads=pads,
-        input_zero_point=5,
-        name="y",
+    weights = rng.integers(-128, 128, (4, 4, 3, 2 // groups)).astype(np.int8)
+    attributes = {"stride": stride, "pads": pads, "dilation": dilation, "groups": groups}
+    integer = ConvTranspose2d(
+        **attributes, extra=(0, 1), input_zero_point=5, zero_point=3, low=-128, high=127
     )
-    np.testing.assert_array_equal(evaluate_tensor(declared, {"x": image, "w": weights}), expected)
+    parameters = [rng.integers(-99, 99, 4), rng.integers(1 << 23, 1 << 24, 4), np.full(4, 34)]
+    compare_operator(integer, image, weights, *(one.astype(np.int32) for one in parameters))
+    real = FloatConvTranspose2d(**attributes)
+    floats = image.astype(np.float32) / 50, weights.astype(np.float32) / 50
+    compare_operator(real, *floats, tolerance=2e-5)
+    compare_operator(real, *floats, np.ones(4, np.float32), tolerance=2e-5)
 
 
-def test_products_of_activations(rng: np.random.Generator) -> None:
+def compare_operator(op: Operator, *operands: np.ndarray, tolerance: float = 0) -> None:
+    inputs = {f"in{number}": array for number, array in enumerate(operands)}
+    compare_nodes(single_node(op, *operands), inputs, tolerance)
+
+
+def test_products_of_activations_equal_the_graph(rng: np.random.Generator) -> None:
     a = rng.integers(-128, 128, (2, 3, 5)).astype(np.int8)
-    b = rng.integers(-128, 128, (2, 5, 4)).astype(np.int8)
-    declared = matmul(
-        placeholder(a.shape, INT8, "a"),
-        placeholder(b.shape, INT8, "b"),
-        a_zero_point=3,
-        b_zero_point=-7,
-        name="y",
+    b = rng.integers(-128, 128, (5, 4)).astype(np.int8)
+    product = MatMul(
+        a_zero_point=3, b_zero_point=-7, multiplier=1 << 23, shift=32, zero_point=1, low=-128,
+        high=127,
+    )  # fmt: skip
+    compare_operator(product, a, b)
+    compare_operator(FloatMatMul(), a.astype(np.float32), b.astype(np.float32))
+    real = rng.standard_normal((2, 3, 7)).astype(np.float32)
+    compare_operator(FloatDense(), real, np.ones((2, 7), np.float32), tolerance=2e-6)
+
+
+def test_movements_equal_the_graph(rng: np.random.Generator) -> None:
+    x = rng.integers(-128, 128, (2, 3, 4, 2)).astype(np.int8)
+    compare_operator(Upsample2d(factor=(2, 3)), x)
+    compare_operator(Expand(shape=(5, 2, 3, 4, 2)), x)
+    compare_operator(Expand(shape=(3, 4)), x[0, :1, :, 0])
+    compare_operator(Gather(axis=1), x, np.array([[2, -1], [0, -3]], np.int32))
+    compare_operator(Gather(axis=0), x, np.array(1, np.int64))
+    indices = np.array([[0, 1], [1, 2], [2, 2]], np.int32)
+    weights = rng.random((3, 2)).astype(np.float32)
+    compare_operator(
+        FloatInterpolate(axis=1), x.astype(np.float32), indices, weights, tolerance=1e-6
     )
-    expected = (a.astype(np.int32) - 3) @ (b.astype(np.int32) + 7)
-    np.testing.assert_array_equal(evaluate_tensor(declared, {"a": a, "b": b}), expected)
-    plain = dense(placeholder((3, 5), INT8, "a"), placeholder((4, 5), INT8, "w"), None, "y")
-    weights = b[0].T.copy()
-    result = evaluate_tensor(plain, {"a": a[0], "w": weights})
-    np.testing.assert_array_equal(result, a[0].astype(np.int32) @ b[0].astype(np.int32))
 
 
-def test_resize_takes_the_nearest_element(rng: np.random.Generator) -> None:
-    image = rng.integers(-128, 128, (1, 3, 4, 2)).astype(np.int8)
-    declared = resize_nearest(placeholder(image.shape, INT8, "x"), (6, 6), "y")
-    rows, columns = np.arange(6) * 3 // 6, np.arange(6) * 4 // 6
-    expected = image[:, rows][:, :, columns]
-    np.testing.assert_array_equal(evaluate_tensor(declared, {"x": image}), expected)
+def test_normalisations_equal_the_graph(rng: np.random.Generator) -> None:
+    x = rng.integers(-128, 128, (3, 2, 8)).astype(np.int8)
+    x[1, 0] = 7
+    gain, offset = (rng.standard_normal(8) * 20).astype(np.float32), np.ones(8, np.float32)
+    for floor in (0.0, 3.5):
+        compare_operator(LayerNorm(floor=floor, zero_point=-3, low=-128, high=100), x, gain, offset)
+    real = rng.standard_normal((3, 2, 8)).astype(np.float32)
+    compare_operator(FloatLayerNorm(epsilon=1e-5), real, gain, offset, tolerance=2e-5)
+    compare_operator(FloatSoftmax(beta=2.0, logarithm=True), real, tolerance=1e-5)
+    for function in Reduction:
+        compare_operator(FloatReduce(function=function, axes=(0, 2)), real, tolerance=1e-5)
 
 
-def test_layer_norm_and_gelu(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 8)).astype(np.float32)
-    gain, offset = rng.standard_normal((2, 8)).astype(np.float32)
-    declared = layer_norm(
-        placeholder((3, 8), FLOAT32, "x"),
-        placeholder((8,), FLOAT32, "g"),
-        placeholder((8,), FLOAT32, "b"),
-        epsilon=1e-5,
-        name="y",
-    )
-    wide = x.astype(np.float64)
-    centred = wide - wide.mean(axis=1, keepdims=True)
-    expected = centred / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5) * gain + offset
-    result = evaluate_tensor(declared, {"x": x, "g": gain, "b": offset})
-    np.testing.assert_allclose(result, expected, atol=2e-6)
+def test_logic_equals_the_graph(rng: np.random.Generator) -> None:
+    a = rng.integers(-2, 3, (3, 4)).astype(np.int32)
+    b = rng.integers(-2, 3, (4,)).astype(np.int32)
+    for relation in Relation:
+        compare_operator(Compare(relation=relation), a, b)
+    for connective in Connective:
+        operands = (a > 0,) if connective is Connective.NOT else (a > 0, b > 0)
+        compare_operator(Logical(connective=connective), *operands)
+    compare_operator(Select(), a > 0, a, b)
+    compare_operator(Cast(dtype=DataType.BOOL), a)
+    compare_operator(Cast(dtype=DataType.INT64), (a * 1.5).astype(np.float32))
+    compare_operator(Cast(dtype=DataType.FLOAT32), a > 0)
+
+
+def test_gelu_at_known_points() -> None:
     # 0.5 * x * erfc(-x / sqrt(2)) at three points, from a table of the normal distribution
     points = np.array([-1.0, 0.0, 2.0], dtype=np.float32)
     declared = gelu(placeholder((3,), FLOAT32, "x"), "y")

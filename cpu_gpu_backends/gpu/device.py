@@ -1,0 +1,142 @@
+"""What runs kernels: one protocol for OpenCL and CUDA, and how it says what went wrong."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.cpu_gpu_backends.gpu.dialects import Dialect
+from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
+from tilewright.isa.errors import TilewrightError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class DeviceError(TilewrightError):
+    """A GPU, or what drives it, is missing, lost, too small, or refuses a kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """What a device can do.
+
+    Attributes
+    ----------
+    name
+        How the device calls itself.
+    identity
+        Everything that compiled code depends on: device, driver, platform.
+    threads_per_block, block_extents
+        The most threads of a block, in all and along each axis.
+    shared_bytes
+        Memory that the threads of a block share.
+    units
+        Multiprocessors or compute units.
+    has_dot4
+        Whether one instruction adds four products of int8.
+    matrix_generation
+        The compute capability whose matrix instructions may be used, ``80`` for 8.0; 0 for none.
+    has_double
+        Whether float64 is there.
+    """
+
+    name: str
+    identity: str
+    threads_per_block: int
+    block_extents: tuple[int, int, int]
+    shared_bytes: int
+    memory_bytes: int
+    units: int
+    has_dot4: bool
+    matrix_generation: int = 0
+    has_double: bool = True
+
+
+class Buffer(Protocol):
+    """Memory of a device, or a part of one."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size."""
+
+    def part(self, offset_bytes: int, size_bytes: int) -> "Buffer":
+        """Return a part, which begins at a multiple of `PART_ALIGNMENT`."""
+
+    def release(self) -> None:
+        """Give the memory back."""
+
+
+#: Bytes: where parts of a buffer may begin on any device.
+PART_ALIGNMENT = 512
+
+
+class LoadedKernel(Protocol):
+    """A kernel that a device can launch."""
+
+    def launch(self, buffers: Sequence[Buffer]) -> None:
+        """Enqueue one launch, `buffers` being its parameters in order."""
+
+
+class KernelDevice(Protocol):
+    """A device that compiles and launches kernels; launches run in the order of the calls."""
+
+    @property
+    def capability(self) -> Capability:
+        """What it can do."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The language of its kernels."""
+
+    def load(self, kernels: tuple[Kernel, ...], source: str) -> tuple[LoadedKernel, ...]:
+        """Compile `source`, which holds `kernels`.
+
+        Raises
+        ------
+        DeviceError
+            If the compiler refuses it or a kernel needs more than the device has.
+        """
+
+    def allocate(self, size_bytes: int) -> Buffer:
+        """Return memory.
+
+        Raises
+        ------
+        DeviceError
+            If there is not enough.
+        """
+
+    def upload(self, buffer: Buffer, values: Array) -> None:
+        """Copy `values` to the beginning of `buffer`."""
+
+    def download(self, buffer: Buffer, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> Array:
+        """Wait for all launches and return what `buffer` begins with."""
+
+    def synchronise(self) -> None:
+        """Wait for all launches."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+def check_fits(kernel: Kernel, capability: Capability) -> None:
+    """Raise `DeviceError` if a launch needs more than the device has."""
+    limits = zip(kernel.block, capability.block_extents, strict=True)
+    if kernel.threads > capability.threads_per_block or any(own > most for own, most in limits):
+        raise DeviceError(
+            f"kernel {kernel.name!r} needs blocks of {' x '.join(map(str, kernel.block))} threads, "
+            f"{capability.name} allows {capability.threads_per_block}"
+        )
+    if kernel.shared_bytes > capability.shared_bytes:
+        raise DeviceError(
+            f"kernel {kernel.name!r} needs {kernel.shared_bytes:,} bytes of shared memory, "
+            f"{capability.name} has {capability.shared_bytes:,}"
+        )
+
+
+def shape_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
+    """Return the size of an array in bytes."""
+    return prod(shape) * int(dtype.itemsize)
