@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         errors,
         load,
         presets,
+        selftest,
     )
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ __all__ = [
     "errors",
     "load",
     "presets",
+    "selftest",
 ]
 
 

@@ -107,12 +107,13 @@ def _commands() -> tuple[Command, ...]:
         disasm,
         isa,
         run,
+        selftest,
         serve,
     )
 
     return tuple(
         module.COMMAND
-        for module in (run, compile, compare, diff, disasm, isa, build, area, serve, demo)
+        for module in (run, compile, compare, diff, disasm, isa, build, area, selftest, serve, demo)
     )
 
 

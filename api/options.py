@@ -31,11 +31,12 @@ def add_model(parser: argparse.ArgumentParser, *, programs: bool = False) -> Non
     parser.add_argument("model", metavar="MODEL", type=Path, help=kinds)
 
 
-def add_config(parser: argparse.ArgumentParser, *, compiled: bool = False) -> None:
+def add_config(
+    parser: argparse.ArgumentParser, *, compiled: bool = False, default: str = DEFAULT_PRESET
+) -> None:
     """Add ``--config`` and ``--set``; `compiled` where the command takes compiled models."""
-    default = (
-        f"{DEFAULT_PRESET}, or what a .tw file was compiled for" if compiled else DEFAULT_PRESET
-    )
+    if compiled:
+        default = f"{default}, or what a .tw file was compiled for"
     parser.add_argument(
         "--config", metavar="PRESET|FILE.toml", help=f"the accelerator (default: {default})"
     )

@@ -9,6 +9,7 @@ from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.difference import diff
 from tilewright.runtime.model import Model, load
 from tilewright.runtime.model import compile_model as compile
+from tilewright.runtime.selftest import selftest
 
 __all__ = [
     "AcceleratorConfig",
@@ -21,4 +22,5 @@ __all__ = [
     "errors",
     "load",
     "presets",
+    "selftest",
 ]

@@ -294,6 +294,16 @@ def index_bits(entries: int) -> int:
     return max(1, (entries - 1).bit_length())
 
 
+#: Fields that say how fast the memory is, which no hardware is built of.
+MODEL_FIELDS = ("dram.read_latency_cycles", "dram.write_latency_cycles", "dram.read_gap_cycles")
+
+
+def with_memory_speed(config: AcceleratorConfig, other: AcceleratorConfig) -> AcceleratorConfig:
+    """Return a machine with `MODEL_FIELDS` as another configuration has them."""
+    speed = {name: getattr(other.dram, name.removeprefix("dram.")) for name in MODEL_FIELDS}
+    return config.replace(**speed)
+
+
 def differing_fields(first: AcceleratorConfig, second: AcceleratorConfig) -> tuple[str, ...]:
     """Name the fields in which two configurations differ, memory fields as ``dram.<field>``."""
     names = [

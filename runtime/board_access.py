@@ -4,23 +4,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tilewright.isa.errors import TilewrightError
-from tilewright.runtime.board_machine import Bytes
+from tilewright.runtime.board_machine import Bytes, Window
+
+__all__ = ["BoardAccess", "BoardError", "Buffer", "Interrupt", "Window"]
 
 
 class BoardError(TilewrightError):
     """A board cannot be used, or has failed."""
-
-
-class Window(Protocol):
-    """Registers of 32 bits from a physical address on."""
-
-    def read(self, offset: int) -> int:
-        """Return the register at a byte offset."""
-        ...
-
-    def write(self, offset: int, value: int) -> None:
-        """Write the register at a byte offset."""
-        ...
 
 
 class Buffer(Protocol):

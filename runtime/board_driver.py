@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import Self
 
-from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.config import AcceleratorConfig, with_memory_speed
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.errors import DeadlockError
@@ -101,15 +101,11 @@ class BoardMachine:
         return self._registers
 
     @property
-    def waits_by(self) -> str:
-        """How the end of a program is waited for, in words."""
-        return self._waiter.method
-
-    @property
     def description(self) -> str:
         """What it is, in one line."""
         config, board = self._record.config, self._record.board
-        return f"{board} with {config.name} at {config.clock_mhz:g} MHz through {self._access.name}"
+        text = f"{board} with {config.name} at {config.clock_mhz:g} MHz through {self._access.name}"
+        return f"{text}, {fault}" if (fault := self._waiter.fault) else text
 
     def run(
         self,
@@ -119,7 +115,7 @@ class BoardMachine:
         progress: Progress | None = None,
     ) -> MachineRun:
         """Run a legal program once; see `Machine.run`."""
-        check_config(program, self._record.config)
+        check_config(program, with_memory_speed(self._record.config, program.config))
         check_places(program, patches, regions)
         self._prepare()
         buffer = self._load(program)

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
 from tilewright.isa.program import Program
 from tilewright.sim.simulator import Progress, simulate
@@ -64,12 +65,34 @@ class MachineRun:
     counters: Counters | None = None
 
 
+class Window(Protocol):
+    """Registers of 32 bits from a physical address on."""
+
+    def read(self, offset: int) -> int:
+        """Return the register at a byte offset."""
+        ...
+
+    def write(self, offset: int, value: int) -> None:
+        """Write the register at a byte offset."""
+        ...
+
+
 class Machine(Protocol):
     """Runs programs, one at a time."""
 
     @property
     def description(self) -> str:
         """What it is, in one line."""
+        ...
+
+    @property
+    def config(self) -> AcceleratorConfig | None:
+        """The only configuration that it runs programs of, or None."""
+        ...
+
+    @property
+    def registers(self) -> Window | None:
+        """Its registers, where this computer reaches them."""
         ...
 
     def run(
@@ -103,6 +126,14 @@ class SimulatorMachine:
     def description(self) -> str:
         """What it is, in one line."""
         return "the simulator"
+
+    @property
+    def config(self) -> None:
+        """It runs programs of every configuration."""
+
+    @property
+    def registers(self) -> None:
+        """It has none."""
 
     def run(
         self,

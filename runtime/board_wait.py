@@ -33,12 +33,12 @@ class Waiter:
     def __init__(self, registers: Window, interrupt: Interrupt | None) -> None:
         self._registers = registers
         self._interrupt = interrupt
-        self._method = "interrupt" if interrupt else "looking, as the kernel offers no interrupt"
+        self._fault = ""
 
     @property
-    def method(self) -> str:
-        """How it waits, in words."""
-        return self._method
+    def fault(self) -> str:
+        """Why the interrupt is done without though there is one; empty while all is well."""
+        return self._fault
 
     def enable(self) -> None:
         """Have the accelerator raise its interrupt at the end of a program if it is waited for."""
@@ -87,6 +87,6 @@ class Waiter:
         return self._registers.read(Register.STATUS)
 
     def _distrust(self, reason: str) -> None:
-        self._method = f"looking, as the interrupt cannot be trusted: {reason}"
+        self._fault = f"without its interrupt: {reason}"
         self._interrupt = None
         self._registers.write(Register.INTERRUPT_ENABLE, 0)

@@ -11,6 +11,8 @@ import numpy as np
 from typing_extensions import Self
 
 from tilewright.isa import errors
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.config_record import config_from_record
 from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.isa.memories import Engine
 from tilewright.isa.program import Program
@@ -99,6 +101,7 @@ class RemoteMachine:
 
     def __init__(self, address: RemoteAddress, *, token: str | None = None) -> None:
         self._address = address
+        self._config: AcceleratorConfig | None = None
         try:
             self._connection = socket.create_connection(
                 (address.host, address.port), timeout=_CONNECT_SECONDS
@@ -115,6 +118,15 @@ class RemoteMachine:
     def description(self) -> str:
         """What it is, in one line."""
         return f"{self._description} at {self._address}"
+
+    @property
+    def config(self) -> AcceleratorConfig | None:
+        """The only configuration that it runs programs of, or None."""
+        return self._config
+
+    @property
+    def registers(self) -> None:
+        """The server keeps them to itself."""
 
     def run(
         self,
@@ -166,7 +178,9 @@ class RemoteMachine:
                 hint=f"put it into the variable {TOKEN_VARIABLE}",
             )
         proof = prove(token or "", greeting.field("nonce", str))
-        self._ask(Frame(kind=Kind.LOGIN, fields={"proof": proof}), Kind.DONE)
+        answer = self._ask(Frame(kind=Kind.LOGIN, fields={"proof": proof}), Kind.DONE)
+        if (own := answer.fields.get("config")) is not None:
+            self._config = config_from_record(own)
         self._connection.settimeout(_ANSWER_SECONDS)
         return greeting.field("description", str)
 

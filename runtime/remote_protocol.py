@@ -43,7 +43,8 @@ class Kind(Enum):
     PROGRAM = "program"
     #: From the client: ``digest``, ``patches`` and ``regions``; the body is the patches' data.
     RUN = "run"
-    #: From the server: done; ``known`` says whether it has the program of a `FIND`.
+    #: From the server: done; ``config`` is what its machine runs programs of, or null for every
+    #: one, after a `LOGIN`; ``known`` says whether it has the program of a `FIND`.
     DONE = "done"
     #: From the server: ``cycles``, ``timeline``, ``counters``; the body is regions and timeline.
     RESULT = "result"

@@ -26,6 +26,14 @@ class RtlMachine:
         """What it is, in one line."""
         return "the Verilated hardware"
 
+    @property
+    def config(self) -> None:
+        """It runs programs of every configuration."""
+
+    @property
+    def registers(self) -> None:
+        """Its bench has none."""
+
     def run(
         self,
         program: Program,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self
 
+from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.isa.program import Program
 from tilewright.isa.validator import validate
@@ -207,7 +208,9 @@ class Server:
         expected = prove(self._token or "", nonce)
         if self._token is not None and not hmac.compare_digest(proof.encode(), expected.encode()):
             raise ProtocolError("the token is wrong")
-        send_frame(connection, Frame(kind=Kind.DONE, fields={}))
+        own = self._machine.config
+        fields = {"config": None if own is None else config_to_record(own)}
+        send_frame(connection, Frame(kind=Kind.DONE, fields=fields))
 
     def _answer(self, connection: socket.socket, frame: Frame) -> Frame:
         """Do what a client asks; what fails is an answer, too."""

@@ -53,6 +53,8 @@ class FakeMachine:
     """Notes how many jobs run at once; a job waits until it may end."""
 
     description = "a fake"
+    config = None
+    registers = None
 
     def __init__(self) -> None:
         self.may_end = threading.Event()

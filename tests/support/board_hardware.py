@@ -26,7 +26,10 @@ class BoardHardware:
     """A board's design after the download of its bitstream, and the memory that it reaches."""
 
     def __init__(
-        self, board: Board, config: AcceleratorConfig, memory: npt.NDArray[np.uint8]
+        self,
+        board: Board,
+        config: AcceleratorConfig,
+        memory: npt.NDArray[np.uint8],
     ) -> None:
         assert memory.size >= MEMORY_BYTES + config.port_bytes
         self._memory = memory
