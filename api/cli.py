@@ -109,11 +109,25 @@ def _commands() -> tuple[Command, ...]:
         run,
         selftest,
         serve,
+        tune,
     )
 
     return tuple(
         module.COMMAND
-        for module in (run, compile, compare, diff, disasm, isa, build, area, selftest, serve, demo)
+        for module in (
+            run,
+            compile,
+            compare,
+            diff,
+            tune,
+            disasm,
+            isa,
+            build,
+            area,
+            selftest,
+            serve,
+            demo,
+        )
     )
 
 

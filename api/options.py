@@ -1,9 +1,14 @@
 """Options that several commands share, and what they stand for."""
 
 import argparse
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.compiler.graph import Array, Graph
+from tilewright.compiler.networks import Network, build_network
+from tilewright.compiler.tuning.cache import TuningWarning
 from tilewright.config_file import change_config, parse_config
 from tilewright.input_files import read_inputs
 from tilewright.isa.config import AcceleratorConfig
@@ -102,8 +107,42 @@ def load_and_compile(
         model = load(path)
     for note in (*model.notes, *_batch_notes(model, config)):
         terminal.message(f"note: {note}")
-    with terminal.stage(f"compiling for {config.name}"):
+    with terminal.stage(f"compiling for {config.name}"), showing_warnings(terminal):
         return compile_model(model, config, progress=terminal.detail)
+
+
+@contextmanager
+def showing_warnings(terminal: Terminal) -> Iterator[None]:
+    """Print what is wrong with a cache of tuned choices as a line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TuningWarning)
+        yield
+    for warning in caught:
+        terminal.message(f"warning: {warning.message}")
+
+
+def load_networks(names: Sequence[str], terminal: Terminal) -> list[Graph]:
+    """Read model files, or build networks of `Network` by name, with random weights."""
+    graphs = []
+    for name in names:
+        if Path(name).exists() or name not in {network.value for network in Network}:
+            with terminal.stage(f"reading {Path(name).name}"):
+                graphs.append(load(name).graph)
+        else:
+            terminal.message(f"{name}: built in code, random weights")
+            graphs.append(build_network(Network(name)))
+    return graphs
+
+
+def add_networks(parser: argparse.ArgumentParser) -> None:
+    """Add ``MODEL ...``, of which cycles are asked, not results."""
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help=".onnx or .tflite file, or one of the usual networks, with random weights: "
+        + ", ".join(network.value for network in Network),
+    )
 
 
 def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> CompiledModel:

@@ -10,12 +10,14 @@ from tilewright.runtime.difference import diff
 from tilewright.runtime.model import Model, load
 from tilewright.runtime.model import compile_model as compile
 from tilewright.runtime.selftest import selftest
+from tilewright.runtime.tuning import Tuning
 
 __all__ = [
     "AcceleratorConfig",
     "CompiledModel",
     "Model",
     "TilewrightError",
+    "Tuning",
     "compare",
     "compile",
     "diff",

@@ -15,6 +15,7 @@ from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET, choose_config
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.model_file import has_signature
+from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -104,6 +105,7 @@ def compile_model(
     config: AcceleratorConfig | str | None = None,
     *,
     keep_intermediates: bool = False,
+    tuning: TuningSource = Tuning.CACHED,
     progress: Callable[[str], None] | None = None,
 ) -> CompiledModel:
     """Compile a model for one configuration of the accelerator.
@@ -117,6 +119,9 @@ def compile_model(
         for, else preset ``pynq``.
     keep_intermediates
         Leave the result of every kernel in DRAM for the host, which `diff` compares.
+    tuning
+        Which tuned choices to use: a member of `Tuning`, or a file that ``tilewright tune``
+        wrote. They change cycles, never results.
     progress
         Called with a few words before each phase.
 
@@ -128,10 +133,12 @@ def compile_model(
     network = open_model(model)
     if config is None:
         config = network.config if isinstance(network, CompiledModel) else DEFAULT_PRESET
+    machine = choose_config(config)
     compiled = compile_graph(
         network.graph,
-        choose_config(config),
+        machine,
         keep_intermediates=keep_intermediates,
+        choices=tuned_choices(tuning, machine),
         progress=progress,
     )
     return CompiledModel(compiled=compiled)

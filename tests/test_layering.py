@@ -41,6 +41,7 @@ LAYERS = {
 EXCEPTIONS = {
     "sim/rtl*": layer("hw"),
     "compiler/readers/*": layer("", "flatbuffers google onnx tflite"),
+    "compiler/tuning/*": layer("", "joblib"),
     "runtime/board_pynq.py": layer("", "pynq"),
     "cpu_gpu_backends/gpu/opencl_device.py": layer("", "pyopencl"),
 }

@@ -1,4 +1,4 @@
-"""Which kernels take turns tile by tile: chains around depthwise convolutions."""
+"""Which kernels take turns tile by tile: chains of lane kernels and their neighbours."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,9 @@ from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tiling import MatrixTiling
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
-from tilewright.isa.instructions import VectorOperation
 
-#: Kernels of the chains that are formed where nothing is tuned, and of the longest tuned one.
-_DEFAULT_LENGTHS = (3, 2)
-LONGEST_CHAIN = 6
+#: Kernels of a chain.
+CHAIN_LENGTHS = (2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,98 +50,109 @@ def make_pipelines(
     interleave: bool,
     choices: Choices = NO_CHOICES,
 ) -> tuple[Pipeline, ...]:
-    """Cut kernels to tiles, and join each depthwise convolution with its neighbours.
+    """Cut kernels to tiles, and join lane kernels with their neighbours on the array.
 
     Kernels are joined where the weights of all stay on chip, so that rows can go through them one
     after the other. Where simulated cycles are known, the chains are those that save the most.
     """
-    chains = dict(_valued_chains(kernels, tensors, config, choices)) if interleave else {}
+    singles = [make_schedule(kernel, tensors, config, choices=choices) for kernel in kernels]
+    choices = choices.within(chain_digest(kernels, singles))
+    for schedule in singles:
+        alone = _alone(schedule, choices)
+        if alone is not None:
+            _cut(schedule, alone.tilings[0])
+    found = _valued_chains(kernels, singles, tensors, config, choices) if interleave else ()
     result: list[Pipeline] = []
     number = 0
-    for first, length in _best_cover(
-        len(kernels), {key: gain for key, (_, gain) in chains.items()}
-    ):
-        singles = range(number, first)
-        result += [_single(kernels[one], one, tensors, config, choices) for one in singles]
-        result.append(chains[first, length][0])
-        number = first + length
-    singles = range(number, len(kernels))
-    result += [_single(kernels[one], one, tensors, config, choices) for one in singles]
+    for chain in _best_cover(len(kernels), tuple(found)):
+        result += [
+            Pipeline(first=one, schedules=(singles[one],)) for one in range(number, chain.first)
+        ]
+        number = chain.first + chain.length
+        result.append(_joined(chain, kernels[chain.first : number], tensors, config))
+    rest = range(number, len(kernels))
+    result += [Pipeline(first=one, schedules=(singles[one],)) for one in rest]
     return tuple(result)
 
 
-def _single(
-    kernel: Kernel,
-    number: int,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    """Kernels that could take turns."""
+
+    first: int
+    length: int
+    #: None where nothing is tuned.
+    choice: Choice | None
+    #: Cycles that it saves against its kernels one by one.
+    gain: float
+
+
+def _joined(
+    chain: _Chain,
+    kernels: Sequence[Kernel],
     tensors: Mapping[str, BlockedTensor],
     config: AcceleratorConfig,
-    choices: Choices,
 ) -> Pipeline:
-    schedule = make_schedule(kernel, tensors, config, choices=choices)
-    return Pipeline(first=number, schedules=(schedule,))
+    schedules = streamed_schedules(kernels, tensors, config)
+    assert schedules is not None, "what does not fit is no chain"
+    if chain.choice is None:
+        return Pipeline(first=chain.first, schedules=schedules)
+    return tuned_pipeline(chain.first, schedules, chain.choice)
+
+
+def _alone(schedule: Schedule, choices: Choices) -> Choice | None:
+    """Return the choice for a kernel by itself."""
+    if schedule.shape is None or not choices.by_digest:
+        return None
+    return choices.of(kernels_digest([schedule.shape]))
 
 
 def _valued_chains(
     kernels: Sequence[Kernel],
+    singles: Sequence[Schedule],
     tensors: Mapping[str, BlockedTensor],
     config: AcceleratorConfig,
     choices: Choices,
-) -> Iterator[tuple[tuple[int, int], tuple[Pipeline, float]]]:
-    """Yield chains by first kernel and length, and the cycles that each saves."""
-    lengths = range(2, LONGEST_CHAIN + 1) if choices.by_digest else _DEFAULT_LENGTHS
-    for first, length in possible_chains(kernels, lengths):
-        chosen = kernels[first : first + length]
-        schedules = streamed_schedules(chosen, tensors, config)
-        if schedules is None:
+) -> Iterator[_Chain]:
+    """Yield the chains that save cycles."""
+    streamed = [streamed_schedules([kernel], tensors, config) for kernel in kernels]
+    for first, length in possible_chains(kernels):
+        schedules = [schedule for one in streamed[first : first + length] for schedule in one or ()]
+        if len(schedules) < length:
             continue
-        choice = choices.of(chain_digest(chosen, schedules)) if choices.by_digest else None
+        digest = chain_digest(kernels[first : first + length], schedules)
+        choice = choices.of(digest) if choices.by_digest else None
+        gain = 0.0
         if choice is not None:
-            pipeline = tuned_pipeline(first, schedules, choice)
-            gain = _gain(chosen, tensors, config, choice, choices)
-            if gain > 0:
-                yield (first, length), (pipeline, gain)
-        elif length in _DEFAULT_LENGTHS and weights_stay(schedules, config):
-            # Longer ones first, and never in place of a chain whose cycles are known.
-            yield (first, length), (Pipeline(first=first, schedules=schedules), length / 1024)
+            alone = [_alone(schedule, choices) for schedule in singles[first : first + length]]
+            if None not in alone:
+                gain = sum(one.cycles for one in alone if one is not None) - choice.cycles
+        elif weights_stay(schedules, config):
+            # The more kernels the better, but never in place of a chain whose cycles are known.
+            gain = length / 1024
+        if gain > 0:
+            yield _Chain(first=first, length=length, choice=choice, gain=gain)
 
 
-def _gain(
-    kernels: Sequence[Kernel],
-    tensors: Mapping[str, BlockedTensor],
-    config: AcceleratorConfig,
-    choice: Choice,
-    choices: Choices,
-) -> float:
-    """Return the cycles that a chain saves against its kernels one by one; 0 if unknown."""
-    total = 0
-    for kernel in kernels:
-        shape = make_schedule(kernel, tensors, config, choices=choices).shape
-        alone = None if shape is None else choices.of(kernels_digest([shape]))
-        if alone is None:
-            return 0
-        total += alone.cycles
-    return total - choice.cycles
-
-
-def _best_cover(count: int, gains: Mapping[tuple[int, int], float]) -> list[tuple[int, int]]:
-    """Choose chains (first, length) that do not overlap and save the most in all, ascending."""
-    best: list[tuple[float, tuple[tuple[int, int], ...]]] = [(0.0, ())]
+def _best_cover(count: int, chains: Sequence[_Chain]) -> tuple[_Chain, ...]:
+    """Choose chains that do not overlap and save the most in all, ascending."""
+    best: list[tuple[float, tuple[_Chain, ...]]] = [(0.0, ())]
     for end in range(1, count + 1):
         options = [best[end - 1]]
-        for (first, length), gain in gains.items():
-            if first + length == end:
-                saved, chains = best[first]
-                options.append((saved + gain, (*chains, (first, length))))
+        for chain in chains:
+            if chain.first + chain.length == end:
+                saved, before = best[chain.first]
+                options.append((saved + chain.gain, (*before, chain)))
         best.append(max(options, key=lambda option: option[0]))
-    return list(best[count][1])
+    return best[count][1]
 
 
-def possible_chains(kernels: Sequence[Kernel], lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield first kernel and length of what could take turns: depthwise convolutions between
-    convolutions on the array, each reading the result of the one before it.
+def possible_chains(kernels: Sequence[Kernel]) -> Iterator[tuple[int, int]]:
+    """Yield first kernel and length of what could take turns: kernels on array and vector engine
+    of which each reads the result of the one before it.
     """
     for first in range(len(kernels)):
-        for length in lengths:
+        for length in CHAIN_LENGTHS:
             chosen = kernels[first : first + length]
             if len(chosen) == length and _alternate(chosen) and _chained(chosen):
                 yield first, length
@@ -154,9 +163,12 @@ def streamed_schedules(
 ) -> tuple[Schedule, ...] | None:
     """Return schedules that finish few rows at a time, or None where they do not fit."""
     try:
-        return tuple(make_schedule(kernel, tensors, config, streamed=True) for kernel in kernels)
+        schedules = tuple(
+            make_schedule(kernel, tensors, config, streamed=True) for kernel in kernels
+        )
     except CompileError:
         return None
+    return schedules if all(schedule.shape for schedule in schedules) else None
 
 
 def weights_stay(schedules: Sequence[Schedule], config: AcceleratorConfig) -> bool:
@@ -181,8 +193,15 @@ def _cut(schedule: Schedule, tiling: Tiling) -> None:
             raise AssertionError("a choice is made for kernels of its digest")
 
 
+def pipeline_digest(kernels: Sequence[Kernel], schedules: Sequence[Schedule]) -> str:
+    """Return the digest by which the choice for kernels that take turns, or for one, is known."""
+    if len(schedules) == 1 and schedules[0].shape is not None:
+        return kernels_digest([schedules[0].shape])
+    return chain_digest(kernels, schedules)
+
+
 def chain_digest(kernels: Sequence[Kernel], schedules: Sequence[Schedule]) -> str:
-    """Return the digest of kernels that take turns."""
+    """Return the digest of kernels that follow each other."""
     shapes: list[KernelShape] = [
         schedule.shape for schedule in schedules if schedule.shape is not None
     ]
@@ -194,19 +213,16 @@ def chain_digest(kernels: Sequence[Kernel], schedules: Sequence[Schedule]) -> st
 
 
 def _alternate(kernels: Sequence[Kernel]) -> bool:
-    """Whether all are on the array or depthwise, at least one and no two in a row depthwise."""
-    depthwise = [
-        isinstance(kernel, LaneKernel)
-        and kernel.operation is VectorOperation.MAC
-        and len(kernel.sources) == 1
-        for kernel in kernels
-    ]
+    """Whether no two in a row work on the same one of array and vector engine, but for two
+    convolutions on the array between lane kernels.
+    """
+    lanes = [isinstance(kernel, LaneKernel) and len(kernel.sources) == 1 for kernel in kernels]
     engines = [
-        lanes or isinstance(kernel, MatrixKernel)
-        for kernel, lanes in zip(kernels, depthwise, strict=True)
+        on_lanes or isinstance(kernel, MatrixKernel)
+        for kernel, on_lanes in zip(kernels, lanes, strict=True)
     ]
-    neighbours = any(first and second for first, second in itertools.pairwise(depthwise))
-    return all(engines) and any(depthwise) and not neighbours
+    neighbours = any(first and second for first, second in itertools.pairwise(lanes))
+    return all(engines) and any(lanes) and not all(lanes) and not neighbours
 
 
 def _chained(kernels: Sequence[Kernel]) -> bool:

@@ -13,6 +13,8 @@ from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling
 KernelShape: TypeAlias = MatrixShape | LaneShape
 Tiling: TypeAlias = MatrixTiling | LaneTiling
 
+#: Raised when a tiling or a digest comes to mean something else, so that older ones are unused.
+CHOICES_VERSION = 1
 #: Tiles that a kernel is ahead of the one that reads its rows, where nothing is tuned: store and
 #: load in between take their time.
 DEFAULT_LEAD = 2
@@ -35,6 +37,15 @@ class Choices:
     """Tuned choices for one configuration; what is absent follows the estimate of cycles."""
 
     by_digest: Mapping[str, Choice] = field(default_factory=lambda: MappingProxyType({}))
+    #: What suits whole networks, by the digest of all kernels in order, in place of the above.
+    networks: Mapping[str, Mapping[str, Choice]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def within(self, network: str) -> "Choices":
+        """Return the choices for a network by its digest."""
+        own = self.networks.get(network)
+        return self if own is None else Choices(by_digest=own)
 
     def of(self, digest: str) -> Choice | None:
         """Return the choice for kernels by their digest, if there is one."""

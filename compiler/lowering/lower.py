@@ -19,6 +19,7 @@ from tilewright.compiler.lowering.placement import (
     kernel_tensors,
     tensor_views,
 )
+from tilewright.compiler.lowering.prefetch import prefetch_weights
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
@@ -45,6 +46,28 @@ class _Stage:
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels in order."""
         return tuple(kernel for group in self.groups for kernel in group.legalised.kernels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageKernels:
+    """The kernels of a stage in order, and the tensors that they read and write, all at 0."""
+
+    kernels: tuple[Kernel, ...]
+    tensors: Mapping[str, BlockedTensor]
+
+
+def stage_kernels(
+    nodes: Sequence[Node],
+    kernels: Mapping[str, Legalised],
+    graph: Graph,
+    config: AcceleratorConfig,
+) -> StageKernels:
+    """Return the kernels that `lower_stage` would lower, fused and folded."""
+    stage = _prepare(nodes, kernels, graph, config, keep_intermediates=False, choices=NO_CHOICES)
+    return StageKernels(
+        kernels=stage.kernels,
+        tensors={name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()},
+    )
 
 
 def lower_stage(
@@ -76,18 +99,32 @@ def lower_stage(
     layer_of_kernel = [
         number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
     ]
+    begins = []
     for pipeline in pipelines:
+        begins.append(len(emitter.tasks))
         emit_pipeline(pipeline, emitter, tensors, layer_of_kernel)
+    ends = (*begins[1:], len(emitter.tasks))
+    tasks = prefetch_weights(
+        [emitter.tasks[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    )
     schedules = [schedule for pipeline in pipelines for schedule in pipeline.schedules]
     instructions: list[AnyInstruction] = [
-        *assign_tokens(emitter.tasks, config, dram_begin=0, dram_end=plan.size_bytes),
+        *assign_tokens(tasks, config, dram_begin=0, dram_end=plan.size_bytes),
         Finish(),
     ]
     layers = tuple(
         _layer_info(group, [s for s, n in zip(schedules, layer_of_kernel, strict=True) if n == i])
         for i, group in enumerate(stage.groups)
     )
-    program = _assemble(stage, tensors, emitter, instructions, layers, config)
+    program = _assemble(
+        stage,
+        tensors,
+        emitter.constants,
+        instructions,
+        [task.layer for task in tasks],
+        layers,
+        config,
+    )
     return AcceleratorStep(
         program=program,
         inputs=tuple(_input_binding(stage, tensors, name) for name in stage.inputs),
@@ -252,13 +289,14 @@ def _input_binding(stage: _Stage, tensors: Mapping[str, BlockedTensor], name: st
 def _assemble(
     stage: _Stage,
     tensors: Mapping[str, BlockedTensor],
-    emitter: Emitter,
+    constants: ConstantPool,
     instructions: list[AnyInstruction],
+    layer_of_task: Sequence[int],
     layers: tuple[LayerInfo, ...],
     config: AcceleratorConfig,
 ) -> Program:
     alignment = code_alignment_bytes(config)
-    code_address = -(-emitter.constants.end // alignment) * alignment
+    code_address = -(-constants.end // alignment) * alignment
     code_bytes = len(instructions) * instruction_bytes(config)
     dram_bytes = code_address + code_bytes
     if dram_bytes > config.dram.size_bytes:
@@ -284,12 +322,12 @@ def _assemble(
         instructions=tuple(instructions),
         code_address=code_address,
         constants=tuple(
-            Segment(address=address, data=data) for address, data in emitter.constants.chunks()
+            Segment(address=address, data=data) for address, data in constants.chunks()
         ),
         buffers=tuple(buffers),
         dram_bytes=dram_bytes,
         layers=tuple(layer.name for layer in layers),
-        layer_of_instruction=(*(task.layer for task in emitter.tasks), -1),
+        layer_of_instruction=(*layer_of_task, -1),
     )
 
 

@@ -97,6 +97,7 @@ class MatrixSchedule:
     def steps(self, tensors: Mapping[str, BlockedTensor]) -> tuple[TileStep, ...]:
         """Return the tiles in order, on tensors that have their place in DRAM."""
         self._place(tensors)
+        self._grouped = {}
         passes = [self._passes(begin) for begin in self._channel_begins()]
         return tuple(
             self._step(group, tile, number, passes[number])

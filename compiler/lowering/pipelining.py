@@ -1,8 +1,8 @@
 """Interleaving of kernels that feed each other, so that array and vector engine work side by side.
 
-A depthwise convolution keeps the vector engine busy and the array idle, the convolutions around it
-do the opposite. Tile by tile in turns, all engines are busy: rows of one kernel's result are read
-by the next kernel while the first still computes further rows.
+A depthwise convolution or a pooling keeps the vector engine busy and the array idle, the
+convolutions around it do the opposite. Tile by tile in turns, all engines are busy: rows of one
+kernel's result are read by the next kernel while the first still computes further rows.
 """
 
 import itertools

@@ -1,0 +1,123 @@
+"""Search in context: which of the choices that suit kernels by themselves suit a program."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tilewright.compiler.lowering.choices import NO_CHOICES, Choice, Choices
+from tilewright.compiler.tuning.cache import TuningCache
+from tilewright.compiler.tuning.problem import Judge, StageProblem
+from tilewright.compiler.tuning.records import NetworkRecord, machine_digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the tuner is."""
+
+    phase: str
+    done: int
+    total: int
+    #: What the last step found, in words.
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextResult:
+    """Simulated cycles of a program."""
+
+    #: By the estimate alone.
+    untuned_cycles: int
+    #: With what each kernel likes best by itself.
+    kernel_cycles: int
+    #: With what suits all of them together.
+    tuned_cycles: int
+    #: Programs judged.
+    judged: int
+
+
+#: A digest and another choice for it.
+_Change: TypeAlias = tuple[str, Choice]
+#: Cycles that no chain can save: it is not formed.
+_NEVER = 1 << 62
+
+
+def tune_in_context(
+    stage: StageProblem,
+    cache: TuningCache,
+    judge: Judge,
+    *,
+    budget: int,
+    jobs: int,
+    progress: Callable[[Progress], None],
+) -> ContextResult:
+    """Replace, one by one, choices that others of the same kernels beat in the whole program.
+
+    All changes are judged against the same program, then those that save cycles are applied from
+    the best on, as long as each saves some. What results is never worse than nothing tuned.
+    """
+    known = {
+        problem.digest: cache.alternatives(stage.config, problem.digest)
+        for problem in stage.problems
+    }
+    choices = {digest: kept[0] for digest, kept in known.items() if kept}
+    untuned = stage.cycles(NO_CHOICES, judge)
+    start = best = stage.cycles(Choices(by_digest=choices), judge)
+    changes = _changes(stage, choices, known)[: 2 * budget]
+    judged = 2
+    useful: list[tuple[int, int, _Change]] = []
+    for change, cycles in _judge_all(stage, choices, changes, judge, jobs):
+        judged += 1
+        if cycles < start:
+            useful.append((cycles, len(useful), change))
+        text = f"{min([best, *(item[0] for item in useful)]):,} cycles"
+        progress(Progress(phase="network", done=judged - 2, total=len(changes), text=text))
+    for _, _, change in sorted(useful, key=lambda item: item[:2]):
+        changed = {**choices, change[0]: change[1]}
+        cycles = stage.cycles(Choices(by_digest=changed), judge)
+        judged += 1
+        if cycles < best:
+            best, choices = cycles, changed
+    if untuned <= best:
+        best, choices = untuned, {}
+    cache.add(
+        NetworkRecord(machine=machine_digest(stage.config), network=stage.digest, choices=choices)
+    )
+    return ContextResult(
+        untuned_cycles=untuned, kernel_cycles=start, tuned_cycles=best, judged=judged
+    )
+
+
+def _changes(
+    stage: StageProblem, choices: Mapping[str, Choice], known: Mapping[str, tuple[Choice, ...]]
+) -> list[_Change]:
+    """List what may be changed: other choices of what the program consists of, the costliest
+    first, and chains taken apart.
+    """
+    used = [digest for digest in stage.used(Choices(by_digest=choices)) if digest in choices]
+    used.sort(key=lambda digest: -choices[digest].cycles)
+    changes: list[_Change] = []
+    for digest in used:
+        own = choices[digest]
+        # The cycles stay, lest the change undo the chain that it is meant for.
+        changes += [(digest, replace(other, cycles=own.cycles)) for other in known[digest][1:]]
+        if not any(len(p.kernels) == 1 for p in stage.problems if p.digest == digest):
+            changes.append((digest, replace(own, cycles=_NEVER)))
+    return changes
+
+
+def _judge_all(
+    stage: StageProblem,
+    choices: Mapping[str, Choice],
+    changes: list[_Change],
+    judge: Judge,
+    jobs: int,
+) -> Iterator[tuple[_Change, int]]:
+    # Imported late: compiling without tuning does not need it.
+    from joblib import Parallel, delayed
+
+    tasks = (
+        delayed(stage.cycles)(Choices(by_digest={**choices, digest: choice}), judge)
+        for digest, choice in changes
+    )
+    cycles = Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    return zip(changes, cycles, strict=True)
