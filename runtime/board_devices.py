@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from typing_extensions import assert_never
@@ -14,7 +15,8 @@ from tilewright.runtime.board_devmem import DevMemAccess
 from tilewright.runtime.board_driver import BoardMachine
 from tilewright.runtime.board_machine import Machine, SimulatorMachine
 from tilewright.runtime.board_pynq import PynqAccess
-from tilewright.runtime.devices import AnyDevice, BoardDevice, Device
+from tilewright.runtime.devices import AnyDevice, BoardDevice, Device, PoolDevice
+from tilewright.runtime.pool import PoolMachine, Source
 from tilewright.runtime.remote_client import TOKEN_VARIABLE, RemoteAddress, RemoteMachine
 from tilewright.runtime.rtl_machine import RtlMachine
 
@@ -51,9 +53,18 @@ def make_machine(device: AnyDevice) -> Machine:
         case BoardDevice(folder=folder):
             return BoardMachine(find_access(), folder)
         case RemoteAddress():
-            return RemoteMachine(device, token=os.environ.get(TOKEN_VARIABLE))
+            return _connect(device)
+        case PoolDevice(addresses=addresses):
+            sources = [
+                Source(name=address.value, open=partial(_connect, address)) for address in addresses
+            ]
+            return PoolMachine(sources)
         case _:
             assert_never(device)
+
+
+def _connect(address: RemoteAddress) -> RemoteMachine:
+    return RemoteMachine(address, token=os.environ.get(TOKEN_VARIABLE))
 
 
 def find_access() -> BoardAccess:

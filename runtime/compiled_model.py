@@ -1,6 +1,8 @@
 """A compiled model: it runs on every device, and is saved to and loaded from one file."""
 
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +15,11 @@ from tilewright.compiler.compiled import (
     Target,
 )
 from tilewright.compiler.evaluate import evaluate
-from tilewright.compiler.graph import Graph
+from tilewright.compiler.graph import Array, Graph
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.program import Program
 from tilewright.runtime.board_devices import open_machine
-from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.devices import AnyDevice, Device, PoolDevice, parse_device
 from tilewright.runtime.execution import Execution, execute_steps
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs, check_inputs
@@ -70,7 +72,8 @@ class CompiledModel:
             Arrays by input name, in the model's own layout and element type; or one array, where
             the model has one input.
         device
-            ``sim``, ``rtl``, ``reference``, ``pynq`` on a board, or ``tcp://host:port``.
+            ``sim``, ``rtl``, ``reference``, ``pynq`` on a board, ``tcp://host:port``, or several of
+            these with commas.
         progress
             Called with the instructions executed so far and their total.
         vcd
@@ -92,6 +95,30 @@ class CompiledModel:
             case _:
                 with open_machine(target, vcd=None if vcd is None else Path(vcd)) as machine:
                     execution = execute_steps(self.compiled, arrays, machine, progress)
+        return self._result(target, execution, start)
+
+    def run_many(
+        self, inputs: Iterable[Inputs], device: str = Device.SIM.value
+    ) -> tuple[RunResult, ...]:
+        """Run the model once for each item of `inputs`, results in the same order.
+
+        The device is opened once; of a pool each machine runs one of them at a time. Parameters
+        and errors are those of `run`.
+        """
+        target = parse_device(device)
+        arrays = [check_inputs(self.graph, item) for item in inputs]
+        if target is Device.REFERENCE:
+            return tuple(self.run(item, device) for item in arrays)
+        jobs = target.jobs if isinstance(target, PoolDevice) else 1
+        with open_machine(target) as machine, ThreadPoolExecutor(jobs) as workers:
+
+            def run(item: dict[str, Array]) -> RunResult:
+                start = time.perf_counter()
+                return self._result(target, execute_steps(self.compiled, item, machine), start)
+
+            return tuple(workers.map(run, arrays))
+
+    def _result(self, target: AnyDevice, execution: Execution, start: float) -> RunResult:
         return RunResult(
             compiled=self.compiled,
             device=target,

@@ -34,11 +34,29 @@ class BoardDevice:
         return _BOARD
 
 
-#: A device: one of those that every computer has, the board at hand, or one behind a server.
-AnyDevice: TypeAlias = Device | BoardDevice | RemoteAddress
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDevice:
+    """Machines behind several servers, of which each job takes one."""
+
+    addresses: tuple[RemoteAddress, ...]
+
+    @property
+    def value(self) -> str:
+        """Name of the device."""
+        return _POOL_SEPARATOR.join(address.value for address in self.addresses)
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that run at a time."""
+        return len(self.addresses)
+
+
+#: A device: one of those that every computer has, the board at hand, one or several servers.
+AnyDevice: TypeAlias = Device | BoardDevice | RemoteAddress | PoolDevice
 
 #: Name of the board at hand, and the variable that names the folder of its build.
 _BOARD = "pynq"
+_POOL_SEPARATOR = ","
 _BUILD_VARIABLE = "TILEWRIGHT_BITSTREAM"
 #: Names that scripts may use already, of devices that this version does not have.
 _PLANNED = ("cpu", "opencl", "cuda")
@@ -58,6 +76,8 @@ def parse_device(name: str) -> AnyDevice:
         raise InputError(f"a device must be named by a text, not {name!r:.60}", hint=hint)
     if name in known:
         return known[name]
+    if name.startswith(REMOTE_PREFIX) and _POOL_SEPARATOR in name:
+        return _parse_pool(name)
     if name.startswith(REMOTE_PREFIX):
         return parse_address(name)
     if name == _BOARD:
@@ -65,3 +85,10 @@ def parse_device(name: str) -> AnyDevice:
     if name in _PLANNED:
         raise InputError(f"device {name!r} is not available in this version", hint=hint)
     raise InputError(f"there is no device {name!r}", hint=hint)
+
+
+def _parse_pool(name: str) -> PoolDevice:
+    addresses = tuple(parse_address(part.strip()) for part in name.split(_POOL_SEPARATOR))
+    if len(set(addresses)) < len(addresses):
+        raise InputError(f"device {name!r:.80} names a server twice")
+    return PoolDevice(addresses=addresses)

@@ -3,8 +3,9 @@
 import contextlib
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tilewright.isa.config_record import config_from_record
 from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.isa.memories import Engine
 from tilewright.isa.program import Program
+from tilewright.runtime.board_access import BoardError
 from tilewright.runtime.board_machine import (
     Counters,
     EngineCounters,
@@ -33,6 +35,7 @@ from tilewright.runtime.remote_protocol import (
     send_frame,
     timeline_from_fields,
 )
+from tilewright.runtime.server_queue import BusyError
 from tilewright.sim.simulator import Progress
 
 #: How the name of a server begins.
@@ -46,6 +49,14 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 3600.0
 #: Bytes of an answer at the most.
 _BODY_LIMIT = 1 << 32
+
+#: Errors of the server and of its board, by name, besides those of `tilewright.isa.errors`.
+_SERVER_ERRORS: Mapping[str, type[TilewrightError]] = MappingProxyType(
+    {"BoardError": BoardError, "BusyError": BusyError}
+)
+#: Seconds of silence until the other computer is asked whether it is still there, between two such
+#: questions, and questions without an answer until it counts as gone.
+_KEEP_ALIVE = (10, 5, 3)
 
 _ADDRESS = re.compile(
     r"tcp://(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:/@]+))(?::(?P<port>\d+))?/?"
@@ -171,6 +182,7 @@ class RemoteMachine:
 
     def _log_in(self, token: str | None) -> str:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(self._connection)
         greeting = self._receive(Kind.GREETING)
         if greeting.field("needs_token", bool) and token is None:
             raise InputError(
@@ -207,6 +219,15 @@ class RemoteMachine:
         return answer
 
 
+def keep_alive(connection: socket.socket) -> None:
+    """Notice within half a minute that the other computer has lost its power or its network."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+    for name, value in zip(names, _KEEP_ALIVE, strict=True):
+        if hasattr(socket, name):  # Linux and others, not every system
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def _machine_run(frame: Frame, regions: Sequence[Region]) -> MachineRun:
     size = sum(region.size_bytes for region in regions)
     if len(frame.body) < size:
@@ -241,7 +262,8 @@ def _counters(record: dict[str, Any]) -> Counters:
 def _error(frame: Frame) -> TilewrightError:
     """Make the error that the server met."""
     hint = frame.fields.get("hint")
-    known = getattr(errors, frame.field("type", str), None)
+    name = frame.field("type", str)
+    known = _SERVER_ERRORS.get(name) or getattr(errors, name, None)
     cls = TilewrightError
     if isinstance(known, type) and issubclass(known, TilewrightError):
         cls = known

@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from tilewright.isa.config import AcceleratorConfig, differing_fields, with_memory_speed
-from tilewright.isa.errors import ConfigError
+from tilewright.isa.errors import ConfigError, InputError
 from tilewright.isa.presets import TINY
 from tilewright.runtime.board_devices import open_machine
 from tilewright.runtime.board_machine import Machine
 from tilewright.runtime.configurations import choose_config
-from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.devices import Device, PoolDevice, parse_device
 from tilewright.runtime.selftest_checks import (
     check_address_lines,
     check_data_lines,
@@ -52,7 +52,10 @@ def selftest(
         If the device cannot be reached, or is another machine. What fails later is in the report.
     """
     chosen = None if config is None else choose_config(config)
-    with open_machine(parse_device(device)) as machine:
+    target = parse_device(device)
+    if isinstance(target, PoolDevice):
+        raise InputError("a self-test takes one device, not a pool")
+    with open_machine(target) as machine:
         return examine(machine, config=chosen, progress=progress)
 
 

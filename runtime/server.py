@@ -72,6 +72,8 @@ class Server:
         Address to listen on; port 0 takes a free one. Other hosts than loopback need a token.
     token
         What clients must know.
+    parallel
+        Jobs that the machine runs at a time.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class Server:
         port: int = 0,
         token: str | None = None,
         limits: ServerLimits | None = None,
+        parallel: int = 1,
     ) -> None:
         if token is None and not _is_loopback(host):
             raise InputError(
@@ -96,7 +99,7 @@ class Server:
         self._machine = machine
         self._token = token
         self._limits = limits or ServerLimits()
-        self._queue = JobQueue(self._limits.jobs)
+        self._queue = JobQueue(self._limits.jobs, parallel=parallel)
         self._programs: OrderedDict[str, tuple[Program, int]] = OrderedDict()
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()

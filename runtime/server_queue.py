@@ -1,10 +1,11 @@
-"""The jobs of a server: one at a time, in the order in which they came."""
+"""The jobs of a server: so many at a time, in the order in which they came."""
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from tilewright.isa.errors import TilewrightError
 
@@ -17,10 +18,19 @@ class BusyError(TilewrightError):
 
 
 class JobQueue:
-    """Lets one job run; others wait in order, and leave when their client has gone."""
+    """Lets some jobs run; others wait in order, and leave when their client has gone.
 
-    def __init__(self, limit: int) -> None:
+    Parameters
+    ----------
+    limit
+        Jobs that may run or wait.
+    parallel
+        Jobs that may run.
+    """
+
+    def __init__(self, limit: int, *, parallel: int = 1) -> None:
         self._limit = limit
+        self._parallel = parallel
         self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
 
@@ -54,7 +64,7 @@ class JobQueue:
     def _wait(self, ticket: object, still_wanted: Callable[[], bool]) -> bool:
         while True:
             with self._changed:
-                if self._waiting[0] is ticket:
+                if ticket in islice(self._waiting, self._parallel):
                     break
                 self._changed.wait(_LOOK_SECONDS)
             if not still_wanted():

@@ -49,7 +49,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, rtl, reference, pynq on a board, or tcp://HOST:PORT (default: %(default)s)",
+        help="sim, rtl, reference, pynq on a board, tcp://HOST:PORT, or several servers with commas"
+        " (default: %(default)s)",
     )
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")
     parser.add_argument(

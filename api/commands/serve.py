@@ -10,7 +10,7 @@ from tilewright.commands.command import Command, Outcome
 from tilewright.isa.errors import InputError
 from tilewright.options import check_outputs
 from tilewright.runtime.board_devices import make_machine
-from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.devices import Device, PoolDevice, parse_device
 from tilewright.runtime.files import read_file
 from tilewright.runtime.remote_client import DEFAULT_PORT, TOKEN_VARIABLE, RemoteAddress
 from tilewright.runtime.server import Server, ServerLimits
@@ -26,7 +26,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, pynq on a board, or tcp://HOST:PORT (default: %(default)s)",
+        help="sim, pynq on a board, tcp://HOST:PORT, or several servers with commas"
+        " (default: %(default)s)",
     )
     parser.add_argument(
         "--host",
@@ -59,13 +60,19 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         raise InputError(f"--job-seconds must be above 0, not {arguments.job_seconds:g}")
     token = _token(arguments.token_file)
     with terminal.stage(f"opening {arguments.device}"):
-        machine = make_machine(parse_device(arguments.device))
+        device = parse_device(arguments.device)
+        machine = make_machine(device)
     try:
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         limits = ServerLimits(job_seconds=arguments.job_seconds)
         with Server(
-            machine, host=arguments.host, port=arguments.port, token=token, limits=limits
+            machine,
+            host=arguments.host,
+            port=arguments.port,
+            token=token,
+            limits=limits,
+            parallel=device.jobs if isinstance(device, PoolDevice) else 1,
         ) as server:
             host, port = server.address
             address = RemoteAddress(host=host, port=port)
