@@ -11,7 +11,7 @@ from tilewright.boards.board import Board, ExternalMemory, Pll
 from tilewright.boards.parts import LFE5U_85F, XC7Z020, XCK26, XCZU3EG_E, XCZU3EG_I, XCZU7EV
 from tilewright.isa.config import DramModel
 from tilewright.isa.errors import InputError
-from tilewright.isa.presets import ECP5, PYNQ, ULTRA96
+from tilewright.isa.presets import ECP5, PYNQ, TINY, ULTRA96
 
 _LATENCIES = "latencies and gaps of the memory are the preset's assumptions, not measured"
 
@@ -151,12 +151,22 @@ KV260 = Board(
         "memory model of the Ultra96, whose memory has less than half the bandwidth",
     ),
 )
-#: Block RAM in the place of the SDRAM, for which there is no controller: two copies of 64 KiB.
-ULX3S_CHIP = ECP5.replace(
+#: Block RAM in the place of the SDRAM, for which there is no controller: two copies of 64 KiB. The
+#: array is that of `TINY`, which the open tools route in minutes; the scratchpads are larger.
+ULX3S_CHIP = TINY.replace(
     name="ulx3s",
-    clock_mhz=50.0,
+    inp_entries=1024,
+    wgt_entries=512,
+    acc_entries=512,
+    vec_entries=512,
+    coef_entries=256,
+    prm_entries=256,
+    out_entries=512,
+    gemm_uop_entries=512,
+    vector_uop_entries=512,
+    clock_mhz=80.0,
     dram=DramModel(
-        read_latency_cycles=2,
+        read_latency_cycles=4,
         write_latency_cycles=2,
         read_gap_cycles=0,
         write_gap_cycles=0,
@@ -173,8 +183,8 @@ ULX3S = Board(
     memory=ExternalMemory(
         kind="block RAM of the FPGA, 64 bit per port",
         size_bytes=1 << 16,
-        peak_megabytes_per_second=3 * 480,
-        source="FPGA-TN-02204; three ports at up to 60 MHz",
+        peak_megabytes_per_second=3 * 640,
+        source="FPGA-TN-02204; three ports at 80 MHz",
     ),
     control_address=0,
     config=ULX3S_CHIP,

@@ -2,40 +2,49 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from tilewright.boards.axi_lite import WordPort
 from tilewright.boards.serial_bridge import SerialBridge
 from tilewright.hw.accelerator import Accelerator
+from tilewright.hw.axi import ReadPort, WritePort
 from tilewright.hw.component import Unit
 from tilewright.hw.dram import DramReadPort, DramWritePort
+from tilewright.hw.pipeline import delayed
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.registers import REGISTER_BITS, REGISTER_BYTES
+
+#: Registers before and behind the block RAM, which lies all over the part.
+_MOST_REGISTERS = 2
+#: The latency of a read without them.
+_LEAST_LATENCY = 2
 
 
 class ChipMemory(Unit):
     """Block RAM with the timing of the configuration's memory model.
 
     There are two copies, as fetch and load each need a read port. The host uses the store's write
-    port and the fetch's read port, and must not while a program runs.
+    port and the fetch's read port, and must not while a program runs. Of the latency of a read,
+    cycles above the least one are spent on registers; the clock is the faster for them.
 
     Attributes
     ----------
-    accelerator
-        Signals of the accelerator's ports are connected by `connect`.
+    fetch, load, store
+        The accelerator's ports.
     address, write, word, read
         The host's access, as `SerialBridge` has it.
     """
 
     def __init__(self, config: AcceleratorConfig) -> None:
-        self.config = config
-        self.fetch: Any = DramReadPort(config, bursts=config.fetch_entries)
-        self.load: Any = DramReadPort(config, bursts=config.load_bursts)
-        self.store: Any = DramWritePort(config)
+        self._config = config
+        self._registers = min(_MOST_REGISTERS, config.dram.read_latency_cycles - _LEAST_LATENCY)
         super().__init__(
             {
+                "fetch": In(ReadPort(config.port_bits)),
+                "load": In(ReadPort(config.port_bits)),
+                "store": In(WritePort(config.port_bits)),
                 "address": In(32),
                 "write": In(1),
                 "word": In(REGISTER_BITS),
@@ -46,16 +55,22 @@ class ChipMemory(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        config = self.config
-        m.submodules.fetch, m.submodules.load = self.fetch, self.load
-        m.submodules.store = self.store
-        shift = config.port_bytes.bit_length() - 1
+        config = self._config
+        store: Any = DramWritePort(config)
+        m.submodules.store_port = store
+        wiring.connect(m, wiring.flipped(self.store), store.port)
         words = config.port_bits // REGISTER_BITS
         lane = Signal(range(words))
-        lane_before = Signal(range(words))
+        strobe = (2**REGISTER_BYTES - 1) << lane * REGISTER_BYTES
+        # A write may be late: its response is later still.
+        written = {
+            "address": Mux(self.write, self.address, store.address),
+            "data": Mux(self.write, self.word.replicate(words), store.data),
+            "enable": Mux(self.write, strobe, store.enable),
+        }
+        late = {name: delayed(m, value, 1, name=f"late_{name}") for name, value in written.items()}
         m.d.comb += lane.eq(self.address >> REGISTER_BYTES.bit_length() - 1)
-        m.d.sync += lane_before.eq(lane)
-        for name, port in (("fetch", self.fetch), ("load", self.load)):
+        for name, bursts in (("fetch", config.fetch_entries), ("load", config.load_bursts)):
             copy: Any = memory.Memory(
                 shape=unsigned(config.port_bits),
                 depth=config.dram.size_bytes // config.port_bytes,
@@ -63,20 +78,41 @@ class ChipMemory(Unit):
             )
             m.submodules[f"{name}_copy"] = copy
             writer, reader = copy.write_port(granularity=8), copy.read_port()
-            host_strobe = (2**REGISTER_BYTES - 1) << lane * REGISTER_BYTES
+            data = self._serve(m, name, bursts, reader)
+            shift = config.port_bytes.bit_length() - 1
             m.d.comb += [
-                writer.addr.eq(Mux(self.write, self.address, self.store.address) >> shift),
-                writer.data.eq(Mux(self.write, self.word.replicate(words), self.store.data)),
-                writer.en.eq(Mux(self.write, host_strobe, self.store.enable)),
-                reader.addr.eq(port.address >> shift),
-                reader.en.eq(1),
-                port.data.eq(reader.data),
+                writer.addr.eq(late["address"] >> shift),
+                writer.data.eq(late["data"]),
+                writer.en.eq(late["enable"]),
             ]
-            if port is self.fetch:
-                with m.If(~port.enable):
-                    m.d.comb += reader.addr.eq(self.address >> shift)
-                m.d.comb += self.read.eq(reader.data.word_select(lane_before, REGISTER_BITS))
+            if name == "fetch":
+                m.d.comb += self.read.eq(data.word_select(lane, REGISTER_BITS))
         return m
+
+    def _serve(self, m: Module, name: str, bursts: int, reader: Any) -> Value:
+        """Answer a port from a copy; returns what was read, which the host sees as well."""
+        latency = self._config.dram.read_latency_cycles - self._registers
+        inner = self._config.replace(**{"dram.read_latency_cycles": latency})
+        model: Any = DramReadPort(inner, bursts=bursts)
+        m.submodules[f"{name}_port"] = model
+        port = getattr(self, name)
+        before, behind = min(1, self._registers), self._registers // 2
+        address = Mux(model.enable, model.address, self.address)
+        data: Value = delayed(m, reader.data, behind, name=f"{name}_data", is_data=True)
+        flags = Cat(model.port.r.valid, model.port.r.payload.last)
+        shift = self._config.port_bytes.bit_length() - 1
+        m.d.comb += [
+            model.port.ar.valid.eq(port.ar.valid),
+            model.port.ar.payload.eq(port.ar.payload),
+            port.ar.ready.eq(model.port.ar.ready),
+            reader.en.eq(1),
+            reader.addr.eq(delayed(m, address, before, name=f"{name}_address") >> shift),
+            Cat(port.r.valid, port.r.payload.last).eq(
+                delayed(m, flags, self._registers, name=f"{name}_flags")
+            ),
+            port.r.payload.data.eq(data),
+        ]
+        return data
 
 
 class SerialAccelerator(Unit):
@@ -112,9 +148,9 @@ class SerialAccelerator(Unit):
             bridge.memory_read.eq(chip.read),
         ]
         connect_words(m, bridge.registers, accelerator)
-        connect_read(m, accelerator, "m_axi_fetch_", chip.fetch.port)
-        connect_read(m, accelerator, "m_axi_load_", chip.load.port)
-        connect_write(m, accelerator, "m_axi_store_", chip.store.port)
+        connect_read(m, accelerator, "m_axi_fetch_", chip.fetch)
+        connect_read(m, accelerator, "m_axi_load_", chip.load)
+        connect_write(m, accelerator, "m_axi_store_", chip.store)
         return m
 
 

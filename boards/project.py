@@ -19,6 +19,7 @@ from tilewright.boards.board import Board, check_ports
 from tilewright.boards.ecp5_clock import find_pll
 from tilewright.boards.hwh import hardware_description
 from tilewright.boards.parts import Family, check_fit
+from tilewright.boards.timing import routed_mhz
 from tilewright.boards.toolchains import Toolchain
 from tilewright.boards.ulx3s import ulx3s_rtlil
 from tilewright.boards.vivado import STEM
@@ -67,6 +68,16 @@ class Project:
     def bitstream(self) -> str:
         """Name of the file that the command leaves."""
         return f"{STEM}.bit"
+
+    def routed_mhz(self, folder: Path) -> float | None:
+        """Return the clock that a finished build reaches, where its tool reports it in MHz."""
+        match self.toolchain:
+            case Toolchain.TRELLIS:
+                return routed_mhz((folder / trellis.REPORT_NAME).read_text(encoding="utf-8"))
+            case Toolchain.VIVADO | Toolchain.OPENXC7:
+                return None
+            case _:
+                assert_never(self.toolchain)
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, which is made if need be.

@@ -20,6 +20,9 @@ READ, WRITE = ord("R"), ord("W")
 ACKNOWLEDGE = 0x06
 #: Bit of an address that chooses the memory instead of the registers.
 MEMORY_BIT = 31
+#: For which an address stays before the word that was read is taken: a block RAM and registers
+#: on both its sides.
+MEMORY_READ_CYCLES = 4
 _COUNT_BITS = 16
 _HEAD_BYTES = ADDRESS_BITS // 8 + _COUNT_BITS // 8
 
@@ -34,8 +37,8 @@ class SerialBridge(Unit):
     registers
         The accelerator's registers.
     memory_address, memory_write, memory_word, memory_read
-        Byte address of a word of the memory; write this word in this cycle; what the word read two
-        cycles after its address was given.
+        Byte address of a word of the memory; write this word in this cycle; what was read
+        `MEMORY_READ_CYCLES` after the address was given.
     """
 
     def __init__(self) -> None:
@@ -60,6 +63,7 @@ class SerialBridge(Unit):
         address, left = head[:ADDRESS_BITS], head[ADDRESS_BITS:]
         word = Signal(REGISTER_BITS)
         count = Signal(range(_HEAD_BYTES + 1))
+        waited = Signal(range(MEMORY_READ_CYCLES))
         in_memory = address[MEMORY_BIT]
         data = self.received.payload
         m.d.comb += [
@@ -118,7 +122,10 @@ class SerialBridge(Unit):
                     m.d.sync += [address.eq(address + REGISTER_BYTES), left.eq(left - 1)]
                     m.next = "begin word"
             with m.State("wait for memory"):
-                m.next = "take memory"
+                m.d.sync += waited.eq(waited + 1)
+                with m.If(waited == MEMORY_READ_CYCLES - 2):
+                    m.d.sync += waited.eq(0)
+                    m.next = "take memory"
             with m.State("take memory"):
                 m.d.sync += word.eq(self.memory_read)
                 m.next = "send word"

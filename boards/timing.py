@@ -1,6 +1,7 @@
 """The fastest clock of a configuration on an ECP5, as nextpnr places and routes it."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,15 @@ _TOP = "serial_pins"
 #: What nextpnr works towards.
 GOAL_MHZ = 90
 
+#: Modules around the units, which their names begin with.
+_AROUND = re.compile(r"^(?:accelerator\.)+(?:core\.)?")
+#: What Yosys and nextpnr append to the name of a signal to name a cell that drives it.
+_PRIMITIVE = re.compile(
+    r"(?:_(?:TRELLIS_FF|TRELLIS_DPR16X4|CCU2C|LUT4|PFUMX|L6MUX21|MULT18X18D|DP16KD)_|\$).*"
+)
+#: Output of a cell by which a carry chain goes on.
+_CARRY_OUT = "FCO"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
@@ -25,9 +35,20 @@ class PathStep:
 
     #: ``clk-to-q``, ``source``, ``logic``, ``routing`` or ``setup``.
     kind: str
-    #: Where it ends: cell and port, by path.
-    to: str
+    #: Cell and port where it ends, by path.
+    cell: str
+    port: str
     delay_ns: float
+
+    @property
+    def signal(self) -> str:
+        """The signal that the cell drives, named from the unit of the accelerator downwards."""
+        return _AROUND.sub("", _PRIMITIVE.sub("", self.cell))
+
+    @property
+    def unit(self) -> str:
+        """The unit that the signal belongs to; empty for one of no unit."""
+        return self.signal.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +67,28 @@ class TimingReport:
 
     @property
     def begin(self) -> str:
-        """Where the longest path begins."""
-        return self.path[0].to
+        """The register where the longest path begins."""
+        return self.path[0].signal
 
     @property
     def end(self) -> str:
-        """Where it ends."""
-        return self.path[-1].to
+        """The register where it ends."""
+        return self.path[-1].signal
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units that it goes through, in order."""
+        return tuple(dict.fromkeys(step.unit for step in self.path if step.unit))
+
+    @property
+    def delay_ns(self) -> float:
+        """How long it takes."""
+        return sum(step.delay_ns for step in self.path)
 
     @property
     def levels(self) -> int:
-        """Cells of logic on it."""
-        return sum(step.kind == "logic" for step in self.path)
+        """Cells of logic on it; a carry chain counts as one."""
+        return sum(step.kind == "logic" and step.port != _CARRY_OUT for step in self.path)
 
 
 def measure_timing(
@@ -89,11 +120,18 @@ def measure_timing(
     return _read_report(report, config, (yosys.version, nextpnr.version), seed)
 
 
+def routed_mhz(report: str) -> float:
+    """Return the clock that nextpnr reports; of several, that of the tightest constraint."""
+    clocks: dict[str, Any] = json.loads(report)["fmax"]
+    clock = max(clocks.values(), key=lambda clock: clock["constraint"])
+    mhz: float = clock["achieved"]
+    return mhz
+
+
 def _read_report(
     text: str, config: AcceleratorConfig, tools: tuple[str, str], seed: int
 ) -> TimingReport:
     report: dict[str, Any] = json.loads(text)
-    (clock,) = report["fmax"].values()
     inside = [
         path["path"]
         for path in report["critical_paths"]
@@ -104,11 +142,12 @@ def _read_report(
         config=config,
         tools=tools,
         seed=seed,
-        mhz=clock["achieved"],
+        mhz=routed_mhz(text),
         path=tuple(
             PathStep(
                 kind=step["type"],
-                to=f"{step['to']['cell']}.{step['to']['port']}",
+                cell=step["to"]["cell"],
+                port=step["to"]["port"],
                 delay_ns=step["delay"],
             )
             for step in longest

@@ -111,8 +111,9 @@ class Accelerator(Unit):
         core = Core(self.config)
         m.submodules.control = control = ControlRegisters(self.config)
         m.submodules.core = ResetInserter(control.reset)(core)
-        # A register: the watchdog need not be exact, and a long path ends here.
-        progress = Signal()
+        # Registers: the watchdog need not be exact, and a start reaches far.
+        progress, start = Signal(), Signal()
+        m.d.sync += start.eq(control.start)
         m.d.sync += progress.eq(
             Cat(core.dispatched, core.started, core.finished, core.active & core.busy).any()
         )
@@ -121,10 +122,10 @@ class Accelerator(Unit):
         self._connect_read(m, "m_axi_load", core.load)
         self._connect_write(m, "m_axi_store", core.store)
         m.d.comb += [
-            core.start.eq(control.start),
+            core.start.eq(start),
             core.address.eq(control.code_address),
             core.count.eq(control.instruction_count),
-            control.running.eq(core.running),
+            control.running.eq(core.running | start),
             control.done.eq(core.done),
             control.cycle.eq(core.cycle),
             control.progress.eq(progress),

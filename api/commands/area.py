@@ -97,10 +97,13 @@ def _area_cells(area: "Area") -> tuple[str, ...]:
 
 def _print_timing(timing: "TimingReport", terminal: Terminal) -> None:
     terminal.result(f"clock         {timing.mhz:.1f} MHz")
-    terminal.result(f"longest path  {timing.levels} levels, from {timing.begin}")
-    terminal.result(f"              to {timing.end}")
+    levels = f"{timing.levels} level{'' if timing.levels == 1 else 's'} of logic"
+    terminal.result(f"longest path  {timing.delay_ns:.1f} ns, {levels}")
+    terminal.result(f"  from        {timing.begin}")
+    terminal.result(f"  to          {timing.end}")
+    terminal.result(f"  through     {', '.join(timing.units)}")
     for step in timing.path:
-        terminal.detail(f"  {step.delay_ns:6.2f} ns {step.kind:8} {step.to}")
+        terminal.detail(f"  {step.delay_ns:6.2f} ns {step.kind:8} {step.cell}.{step.port}")
 
 
 def _unit_record(unit: "Unit") -> dict[str, Any]:
@@ -121,8 +124,18 @@ def _timing_record(timing: "TimingReport") -> dict[str, Any]:
         "seed": timing.seed,
         "mhz": timing.mhz,
         "levels": timing.levels,
+        "delay_ns": timing.delay_ns,
+        "begin": timing.begin,
+        "end": timing.end,
+        "units": list(timing.units),
         "path": [
-            {"kind": step.kind, "to": step.to, "delay_ns": step.delay_ns} for step in timing.path
+            {
+                "kind": step.kind,
+                "cell": step.cell,
+                "port": step.port,
+                "delay_ns": step.delay_ns,
+            }
+            for step in timing.path
         ],
         "use": {
             name: {"used": used, "available": available}

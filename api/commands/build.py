@@ -65,6 +65,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             "files": sorted(project.files),
             "command": list(project.command),
             "missing_tools": list(project.missing_tools),
+            "routed_mhz": project.routed_mhz(arguments.output) if built else None,
             "bitstream": str(arguments.output / project.bitstream) if built else None,
         }
     )
@@ -89,6 +90,9 @@ def _print(project: "Project", folder: Path, built: bool, terminal: Terminal) ->
     terminal.result(f"clock         {config.clock_mhz:g} MHz")
     terminal.result(f"scratchpads   {use.block_rams} of {board.part.block_rams} block RAMs")
     if built:
+        routed = project.routed_mhz(folder)
+        if routed is not None:
+            terminal.result(f"routed        {routed:.1f} MHz")
         terminal.result(f"bitstream     {folder / project.bitstream}")
         return
     terminal.result(f"project       {folder}: {', '.join(sorted(project.files))}")

@@ -68,11 +68,14 @@ class Host:
 
 
 @pytest.mark.slow
-def test_a_program_runs_in_as_many_cycles_as_on_the_simulator() -> None:
-    program = random_program(CONFIG, 4, size=8)
+@pytest.mark.parametrize("latency", [2, 5])
+def test_a_program_runs_in_as_many_cycles_as_on_the_simulator(latency: int) -> None:
+    """Without registers around the block RAM, and with them."""
+    config = CONFIG.replace(**{"dram.read_latency_cycles": latency})
+    program = random_program(config, 4, size=8)
     dram = program.initial_dram()
     expected = simulate(program, dram)
-    unit = SerialAccelerator(CONFIG)
+    unit = SerialAccelerator(config)
     places = [(item.address, item.data) for item in program.constants]
     code = dram[program.code_address : program.code_address + program.code_bytes].tobytes()
     places.append((program.code_address, code))

@@ -182,8 +182,7 @@ def test_a_clock_that_no_pll_makes_is_refused(mhz: float) -> None:
 
 
 def test_ulx3s_project_names_its_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ULX3S.config.replace(**{f"block_{side}": 4 for side in ("in", "out")})
-    project = make_project(ULX3S, config, Toolchain.TRELLIS)
+    project = make_project(ULX3S, ULX3S.config, Toolchain.TRELLIS)
     design = project.files["tilewright.il"].partition("\nmodule \\tilewright_top\n")[2]
     top = design.partition("\nend\n")[0]
     ports = set(re.findall(r"^  wire .*(?:in|out)put \d+ +\\(\w+)$", top, re.MULTILINE))
@@ -198,3 +197,27 @@ def test_ulx3s_project_names_its_pins(tmp_path: Path, monkeypatch: pytest.Monkey
     calls = log.read_text().splitlines()
     assert calls[1].startswith("nextpnr-ecp5 --85k --package CABGA381 --speed 6")
     assert calls[2] == "--compress tilewright.config tilewright.bit"
+
+
+@pytest.mark.parametrize(("reaching", "tried"), [(1, [1]), (3, [1, 2, 3]), (9, [1, 2, 3])])
+def test_placements_are_tried_until_one_meets_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reaching: int, tried: list[int]
+) -> None:
+    project = make_project(ULX3S, ULX3S.config, Toolchain.TRELLIS)
+    project.write(tmp_path)
+    report = {"fmax": {"clk": {"achieved": 70.0 + reaching, "constraint": 80.0}}}
+    place = f"""
+while [ "$1" != --seed ]; do shift; done
+echo "$2" >> seeds
+echo '{json.dumps(report)}' > timing.json
+[ "$2" = {reaching} ]"""
+    fake_tool(tmp_path / "bin", "yosys", ":", monkeypatch)
+    fake_tool(tmp_path / "bin", "ecppack", ': > "$3"', monkeypatch)
+    fake_tool(tmp_path / "bin", "nextpnr-ecp5", place, monkeypatch)
+    if reaching in tried:
+        project.run(tmp_path)
+        assert project.routed_mhz(tmp_path) == 70 + reaching
+    else:
+        with pytest.raises(BuildError, match=r": no placement reaches 80 MHz; the last one is in"):
+            project.run(tmp_path)
+    assert [int(line) for line in (tmp_path / "seeds").read_text().split()] == tried
