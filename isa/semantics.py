@@ -89,7 +89,8 @@ def _rows(instruction: Load | Store, inner: Bytes, dram: Bytes) -> list[tuple[By
         planes == 1 or plane_stride >= (rows - 1) * row_stride + size
     )
     if last + size <= dram.size and (apart or isinstance(instruction, Load)):
-        strides = (plane_stride, row_stride, 1)
+        # An unused stride may be anything, and too large for a computer of 32 bits.
+        strides = (plane_stride if planes > 1 else 0, row_stride if rows > 1 else 0, 1)
         return [(inner, np.ndarray(inner.shape, np.uint8, dram, instruction.address, strides))]
     pairs = []
     for plane in range(planes):

@@ -1,7 +1,16 @@
 """What a board needs: compiled models run without the packages that have no wheel for it."""
 
+import json
+import os
+import shlex
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import tilewright
 
 #: Packages without a wheel for 32-bit ARM, or that only readers, hardware and tools need.
 ABSENT = ("onnx", "onnxruntime", "google", "flatbuffers", "tflite", "amaranth", "PIL", "llvmlite")
@@ -32,3 +41,68 @@ def test_a_board_without_pynq_is_told() -> None:
     done = run_without((*ABSENT, "pynq"), "serve", "--device", "pynq")
     assert done.returncode == 2
     assert done.stderr.startswith("tilewright: device pynq needs the package pynq")
+
+
+def test_a_board_tests_itself() -> None:
+    done = run_without(ABSENT, "selftest")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("the timing model of tiny needs no change\n")
+
+
+#: What a board's image has, or pip installs there, besides tilewright itself.
+PRESENT = ("numpy", "typing_extensions", "rich", "tomli")
+
+
+@pytest.fixture(scope="module")
+def old_python(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Python 3.10 with the packages of a board; PYNQ 3.0 has that version."""
+    python = shutil.which("python3.10")
+    if python is None:
+        pytest.skip("needs Python 3.10 on the path")
+    folder = tmp_path_factory.mktemp("python")
+    made = subprocess.run([python, "-m", "venv", folder], capture_output=True, check=False)
+    pip = [str(folder / "bin/pip"), "install", "-q", *PRESENT]
+    if made.returncode or subprocess.run(pip, capture_output=True, check=False).returncode:
+        pytest.skip("needs a Python 3.10 that makes environments, and a package index")
+    return [str(folder / "bin/python")]
+
+
+@pytest.fixture(scope="module")
+def other_python() -> list[str]:
+    """Another computer's Python with numpy and rich, such as an ARM one that QEMU runs."""
+    command = os.environ.get("TILEWRIGHT_BOARD_PYTHON")
+    if not command:
+        pytest.skip("TILEWRIGHT_BOARD_PYTHON names no other Python; see docs/boards.md")
+    return shlex.split(command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", ["old_python", "other_python"])
+def test_another_python_runs_it(
+    python: str, request: pytest.FixtureRequest, tmp_path: Path, compiled_file: str
+) -> None:
+    """Nothing but the packages of a board is there; cycles and bytes are those of this computer."""
+    command = request.getfixturevalue(python)
+    (tmp_path / "tilewright").symlink_to(Path(tilewright.__file__).parent)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from tilewright.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [*command, "-c", code, *words], capture_output=True, text=True, timeout=900, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("selftest").endswith("the timing model of tiny needs no change\n")
+    there = json.loads(run("run", compiled_file, "--json", "-"))
+    here = subprocess.run(
+        [sys.executable, "-m", "tilewright", "run", compiled_file, "--json", "-"],
+        capture_output=True,
+        check=True,
+    )
+    expected = json.loads(here.stdout)
+    for name in ("cycles", "layers", "outputs", "dram_read_bytes", "dram_write_bytes"):
+        assert there[name] == expected[name]
