@@ -1,17 +1,29 @@
-"""Pass: carry out transpositions and reshapes of weights.
+"""Pass: carry out what reads constants only.
 
 Transpose(DequantizeWeights(w))  ->  DequantizeWeights(transposed w)
 Reshape(DequantizeWeights(w))    ->  DequantizeWeights(reshaped w)
-Transpose(w), Reshape(w)         ->  the constant
+f(c, ...)                        ->  the constant, f on real numbers or movement
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.compiler.evaluate import evaluate_node
 from tilewright.compiler.graph import Array, Graph, Node
-from tilewright.compiler.operators import DequantizeWeights, Reshape, Transpose
+from tilewright.compiler.operators import (
+    DequantizeWeights,
+    FloatOperator,
+    LogicOperator,
+    MovementOperator,
+    Reshape,
+    Transpose,
+)
 from tilewright.compiler.passes.rewrite import Rewrite
+from tilewright.isa.errors import InputError, ModelError
+
+#: Operators that are carried out on constants.
+FOLDED = MovementOperator | FloatOperator | LogicOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +37,7 @@ class _Weights:
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Return `graph` without movement of constants."""
+    """Return `graph` without operators on constants."""
     rewrite = Rewrite(graph)
     weights: dict[str, _Weights] = {}
     for node in graph.nodes:
@@ -39,11 +51,28 @@ def fold_constants(graph: Graph) -> Graph:
                 rewrite.keep(node)
             case Transpose() | Reshape() if node.inputs[0] in weights:
                 _fold_weights(rewrite, node, weights)
-            case Transpose() | Reshape() if (value := rewrite.constant(node.inputs[0])) is not None:
-                rewrite.replace_by_constant(node, _moved(node.op, value))
+            case _ if isinstance(node.op, FOLDED) and _is_constant(rewrite, node):
+                _fold(rewrite, node)
             case _:
                 rewrite.keep(node)
     return rewrite.finish()
+
+
+def _is_constant(rewrite: Rewrite, node: Node) -> bool:
+    return all(rewrite.constant(name) is not None for name in node.inputs)
+
+
+def _fold(rewrite: Rewrite, node: Node) -> None:
+    values = {}
+    for name in node.inputs:
+        constant = rewrite.constant(name)
+        assert constant is not None
+        values[name] = constant
+    try:
+        result = evaluate_node(rewrite.graph, node, values)
+    except InputError as error:
+        raise ModelError(f"{node.label} cannot be computed: {error}") from error
+    rewrite.replace_by_constant(node, np.asarray(result))
 
 
 def _fold_weights(rewrite: Rewrite, node: Node, weights: dict[str, _Weights]) -> None:

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 from typing_extensions import assert_never
 
-from tilewright.compiler.evaluate_float import apply_function
 from tilewright.compiler.evaluate_pooling import axis_counts
 from tilewright.compiler.graph import Array, Node
 from tilewright.compiler.operators import (
@@ -18,12 +17,12 @@ from tilewright.compiler.operators import (
     BorderScale,
     Clip,
     Conv2d,
+    ConvTranspose2d,
     DataType,
     FloatAveragePool2d,
     FloatClip,
     FloatConv2d,
-    FloatSoftmax,
-    FloatUnary,
+    FloatConvTranspose2d,
     Pad,
     Pair,
     Requantize,
@@ -34,8 +33,6 @@ from tilewright.isa.integers import MAX_SHIFT, MULTIPLIER_BITS, split_scale
 
 #: Coefficients of `Add` are int16.
 COEFFICIENT_MAX = DataType.INT16.limits[1]
-#: The largest entry of a table of exponentials.
-EXPONENTIAL_ONE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,25 @@ class WeightValues:
         """Return real constants, which are their own integers times 1."""
         return cls(values, np.ones(1, np.float32), np.zeros(1, np.int32), 0)
 
+    @property
+    def is_eight_bit(self) -> bool:
+        """Whether the integers have 8 bits, as weights have."""
+        return self.values.dtype in (np.int8, np.uint8)
+
+    @property
+    def is_quantised_tensor(self) -> bool:
+        """Whether they have 8 bits and one scale, as activations have."""
+        return self.is_eight_bit and self.scale.size == 1
+
+    def real(self) -> Array:
+        """Return the real numbers, float32."""
+        if self.values.dtype == np.float32:
+            return self.values
+        shape = [1] * self.values.ndim
+        if self.scale.size > 1:
+            shape[self.axis] = self.scale.size
+        return (self.centred() * self.scale.reshape(shape)).astype(np.float32)
+
     def reshaped(self, shape: tuple[int, ...]) -> "WeightValues":
         """Return the weights with axes of size 1 added behind the first."""
         return replace(self, values=self.values.reshape(shape))
@@ -93,6 +109,19 @@ class ConvolutionConstants:
     shift: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductParameters:
+    """The attributes that `Mul` and `MatMul` have in common."""
+
+    a_zero_point: int
+    b_zero_point: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
 def convolution_parts(
     op: FloatConv2d,
     x: Quantisation,
@@ -102,26 +131,12 @@ def convolution_parts(
     node: Node,
 ) -> tuple[Conv2d, ConvolutionConstants]:
     """Return the integer form of a convolution and its constants."""
-    where = node.label
-    if weights.values.dtype not in (np.int8, np.uint8):
-        raise ModelError(f"{where} has weights of {weights.values.dtype}, which are not quantised")
-    if weights.scale.size > 1 and weights.axis != 0:
-        raise ModelError(f"{where} has weights quantised along axis {weights.axis}")
-    centred = weights.centred()
-    outputs = centred.shape[0]
-    sums = centred.reshape(outputs, -1).sum(axis=1)
-    product = np.float32(x.scale) * weights.scale.astype(np.float32)
-    total = _bias(bias, product, outputs, where) - x.zero_point * sums
+    centred, constants = _weighted_sums(x, weights, bias, target, node)
+    sums = centred.reshape(centred.shape[0], -1).sum(axis=1)
+    total = constants.bias - x.zero_point * sums
     low, high = DataType.INT32.limits
     if (total < low).any() or (total > high).any():
-        raise ModelError(f"{where} has a bias beyond 32 bits")
-    multiplier, shift = _split(product / np.float32(target.scale), where)
-    constants = ConvolutionConstants(
-        weights=_narrow(centred),
-        bias=total.astype(np.int32),
-        multiplier=np.broadcast_to(multiplier, outputs).astype(np.int32),
-        shift=np.broadcast_to(shift, outputs).astype(np.int32),
-    )
+        raise ModelError(f"{node.label} has a bias beyond 32 bits")
     integer = Conv2d(
         stride=op.stride,
         pads=op.pads,
@@ -132,11 +147,78 @@ def convolution_parts(
         low=INT8_MIN,
         high=INT8_MAX,
     )
-    return integer, constants
+    return integer, replace(constants, bias=total.astype(np.int32))
 
 
-def add_operator(a: Quantisation, b: Quantisation, target: Quantisation, node: Node) -> Add:
-    """Return the integer form of a sum.
+def transposed_parts(
+    op: FloatConvTranspose2d,
+    x: Quantisation,
+    weights: WeightValues,
+    bias: WeightValues | None,
+    target: Quantisation,
+    node: Node,
+) -> tuple[ConvTranspose2d, ConvolutionConstants]:
+    """Return the integer form of a transposed convolution and its constants."""
+    _, constants = _weighted_sums(x, weights, bias, target, node)
+    integer = ConvTranspose2d(
+        stride=op.stride,
+        pads=op.pads,
+        extra=op.extra,
+        dilation=op.dilation,
+        groups=op.groups,
+        input_zero_point=x.zero_point,
+        zero_point=target.zero_point,
+        low=INT8_MIN,
+        high=INT8_MAX,
+    )
+    return integer, replace(constants, bias=constants.bias.astype(np.int32))
+
+
+def _weighted_sums(
+    x: Quantisation,
+    weights: WeightValues,
+    bias: WeightValues | None,
+    target: Quantisation,
+    node: Node,
+) -> tuple[Array, ConvolutionConstants]:
+    """Return centred weights, and the constants of sums of them; the bias is still int64."""
+    where = node.label
+    if weights.scale.size > 1 and weights.axis != 0:
+        raise ModelError(f"{where} has weights quantised along axis {weights.axis}")
+    centred = weights.centred()
+    outputs = centred.shape[0]
+    product = np.float32(x.scale) * weights.scale.astype(np.float32)
+    multiplier, shift = _split(product / np.float32(target.scale), where)
+    constants = ConvolutionConstants(
+        weights=_narrow(centred),
+        bias=_bias(bias, product, outputs, where),
+        multiplier=np.broadcast_to(multiplier, outputs).astype(np.int32),
+        shift=np.broadcast_to(shift, outputs).astype(np.int32),
+    )
+    return centred, constants
+
+
+def product_parameters(
+    a: Quantisation, b: Quantisation, target: Quantisation, node: Node
+) -> ProductParameters:
+    """Return the parameters of a product of two activations."""
+    real = np.float32(a.scale) * np.float32(b.scale) / np.float32(target.scale)
+    multiplier, shift = _split(real, node.label)
+    return ProductParameters(
+        a_zero_point=a.zero_point,
+        b_zero_point=b.zero_point,
+        multiplier=int(multiplier),
+        shift=int(shift),
+        zero_point=target.zero_point,
+        low=INT8_MIN,
+        high=INT8_MAX,
+    )
+
+
+def add_operator(
+    a: Quantisation, b: Quantisation, target: Quantisation, node: Node, *, sign: int = 1
+) -> Add:
+    """Return the integer form of ``a + sign * b``.
 
     The coefficients are the best rational approximation of ``a.scale / b.scale``; the scale is
     taken from the operand with the larger one, whose own contribution is then exact.
@@ -150,6 +232,7 @@ def add_operator(a: Quantisation, b: Quantisation, target: Quantisation, node: N
     multiplier, shift = _split(real, node.label)
     coefficients = (small_coefficient, large_coefficient)
     a_coefficient, b_coefficient = reversed(coefficients) if swapped else coefficients
+    b_coefficient *= sign
     return Add(
         a_coefficient=a_coefficient,
         b_coefficient=b_coefficient,
@@ -258,26 +341,6 @@ def quantised_pad(op: Pad, quantisation: Quantisation | None, node: Node, *, off
     if steps != int(steps) or not INT8_MIN <= steps <= INT8_MAX:
         raise ModelError(f"{node.label} pads with {op.value}, which is no 8-bit integer")
     return replace(op, value=float(steps))
-
-
-def softmax_table(op: FloatSoftmax, x: Quantisation) -> Array:
-    """Return the exponentials of all differences between two int8 values, int32 ``[256]``."""
-    differences = np.arange(256) * (x.scale * op.beta)
-    table: Array = np.rint(EXPONENTIAL_ONE * np.exp(-differences)).astype(np.int32)
-    return table
-
-
-def lookup_table(op: FloatUnary, x: Quantisation, target: Quantisation) -> Array:
-    """Return a function of all int8 values, int8 ``[256]``, computed in float64.
-
-    Where the function is not defined, as the logarithm of a negative number, the entry is zero.
-    """
-    values = (np.arange(INT8_MIN, INT8_MAX + 1) - x.zero_point) * x.scale
-    results = apply_function(op, values.astype(np.float64))
-    defined = np.nan_to_num(results, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    steps = np.rint(defined / target.scale) + target.zero_point
-    table: Array = np.clip(steps, INT8_MIN, INT8_MAX).astype(np.int8)
-    return table
 
 
 def _bias(bias: WeightValues | None, product: Array, outputs: int, where: str) -> Array:

@@ -8,7 +8,7 @@
     f(x, weights) + bias                  ->  f(x, weights, bias)
     Quantize(movement(f(x)))              ->  movement(Quantize(f(x)))
 
-What remains real stands before the first quantisation or after the last, for the host.
+What has no integer form, or reads what is not quantised, stays real, for the host.
 """
 
 from dataclasses import dataclass, replace
@@ -24,27 +24,20 @@ from tilewright.compiler.operators import (
     DataType,
     Dequantize,
     DequantizeWeights,
-    Expand,
-    FloatAveragePool2d,
     FloatBinary,
     FloatClip,
     FloatConv2d,
+    FloatConvTranspose2d,
     FloatDense,
     FloatOperator,
-    FloatSoftmax,
-    FloatUnary,
-    Gather,
     IntegerOperator,
     LogicOperator,
-    MaxPool2d,
-    Pad,
+    MovementOperator,
     Quantize,
     Reinterpret,
-    Reshape,
-    Slice,
-    Transpose,
-    Upsample2d,
 )
+from tilewright.compiler.operators.tensor_type import QUANTISED
+from tilewright.compiler.passes.integer_choice import integer_form
 from tilewright.compiler.passes.integer_emission import IntegerEmission, Quantised
 from tilewright.compiler.passes.integer_forms import Quantisation, WeightValues
 from tilewright.isa.errors import ModelError
@@ -52,7 +45,7 @@ from tilewright.isa.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A real tensor of the new graph."""
+    """A tensor of the new graph that is not quantised."""
 
     name: str
 
@@ -66,10 +59,6 @@ class Deferred:
 
 View: TypeAlias = Real | Quantised | Deferred | WeightValues
 
-#: Operators that stay where they are on real numbers, for the host, after the last quantisation.
-HOST = (FloatSoftmax, FloatUnary, FloatClip)
-MOVEMENT = (MaxPool2d, Reshape, Transpose, Slice, Pad)
-
 
 def lower_quantised(graph: Graph) -> Graph:
     """Return `graph` with its quantised operators in integer form.
@@ -77,7 +66,7 @@ def lower_quantised(graph: Graph) -> Graph:
     Raises
     ------
     ModelError
-        If an operator on real numbers stands between quantised tensors without an integer form.
+        If integers without a scale are computed with, or scales are out of range.
     """
     lowering = _Lowering(graph)
     for node in graph.nodes:
@@ -94,6 +83,7 @@ class _Lowering:
         self._integers: dict[str, str] = {}
         self._views: dict[str, View] = {}
         self._quantised: dict[tuple[str, Quantisation], str] = {}
+        self._reals: dict[str, str] = {}
         for name in graph.inputs:
             self._add_input(name)
         for name, values in graph.constants.items():
@@ -102,22 +92,17 @@ class _Lowering:
 
     def visit(self, node: Node) -> None:
         """Lower one node, or defer it."""
-        (output,) = node.outputs
         match node.op:
             case Quantize() | Dequantize() | DequantizeWeights():
                 self._convert(node)
-            case MaxPool2d() | Reshape() | Transpose() | Slice() | Pad() | FloatClip():
-                self._move(node)
             case Concat():
                 self._join(node)
-            case FloatBinary():
-                self._views[output] = self._biased(node) or Deferred(node)
-            case Expand() | Upsample2d() | Gather():
-                raise ModelError(f"{node.label} has no integer form")
-            case _ if isinstance(node.op, FloatOperator):
-                self._views[output] = Deferred(node)
-            case _ if isinstance(node.op, LogicOperator):
-                raise ModelError(f"{node.label} has no integer form")
+            case FloatClip():
+                self._move(node)
+            case _ if isinstance(node.op, MovementOperator):
+                self._move(node)
+            case _ if isinstance(node.op, FloatOperator | LogicOperator):
+                self._compute(node)
             case _ if isinstance(node.op, IntegerOperator | Reinterpret):
                 raise ModelError(f"{node.label} is an integer operator already")
             case _:
@@ -129,7 +114,7 @@ class _Lowering:
             if name in self._graph.inputs:
                 continue
             tensor = self._graph.tensors[name]
-            if tensor.dtype is DataType.FLOAT32:
+            if tensor.dtype not in QUANTISED:
                 produced = self._real(name)
             elif tensor.dtype is DataType.UINT8:
                 op = Reinterpret(dtype=DataType.UINT8)
@@ -143,7 +128,7 @@ class _Lowering:
     def _add_input(self, name: str) -> None:
         tensor = self._graph.tensors[name]
         self._builder.add_input(tensor)
-        if tensor.dtype is DataType.FLOAT32:
+        if tensor.dtype not in QUANTISED:
             self._views[name] = Real(name)
         elif tensor.dtype is DataType.UINT8:
             self._integers[name] = self._builder.add(
@@ -175,11 +160,14 @@ class _Lowering:
     def _join(self, node: Node) -> None:
         """Join integers, or real tensors of one quantisation; defer others."""
         (output,) = node.outputs
-        if self._graph.tensors[output].dtype is not DataType.FLOAT32:
+        if self._graph.tensors[output].dtype in QUANTISED:
             operands = [self._integer(node, name) for name in node.inputs]
             self._integers[output] = self._emission.copy(node, node.op, operands)
             return
         views = [self._view(node, name) for name in node.inputs]
+        if not all(isinstance(view, Quantised | Deferred) for view in views):
+            self._views[output] = self._host(node)
+            return
         found = {view.quantisation if isinstance(view, Quantised) else None for view in views}
         shared = found.pop() if len(found) == 1 else None
         if shared is None:
@@ -188,6 +176,20 @@ class _Lowering:
         operands = [self._quantise(name, shared) for name in node.inputs]
         joined = self._emission.copy(node, node.op, operands, shared)
         self._views[output] = Quantised(joined, shared)
+
+    def _compute(self, node: Node) -> None:
+        """Defer an operator whose operands are quantised; leave any other to the host."""
+        (output,) = node.outputs
+        biased = self._biased(node)
+        if biased is not None:
+            self._views[output] = biased
+            return
+        views = [self._view(node, name) for name in node.inputs]
+        integer = any(isinstance(view, Quantised) for view in views) and all(
+            isinstance(view, Quantised | WeightValues) for view in views
+        )
+        deferred = integer and not isinstance(node.op, LogicOperator)
+        self._views[output] = Deferred(node) if deferred else self._host(node)
 
     def _biased(self, node: Node) -> Deferred | None:
         """Return a deferred convolution or dense layer with the bias that stands behind it.
@@ -203,7 +205,7 @@ class _Lowering:
             product = view.node
             outputs = self._graph.tensors[name].shape[-1:]
             if (
-                isinstance(product.op, FloatConv2d | FloatDense)
+                isinstance(product.op, FloatConv2d | FloatConvTranspose2d | FloatDense)
                 and len(product.inputs) == 2
                 and bias.values.shape[-1:] == outputs == (bias.values.size,)
             ):
@@ -214,7 +216,7 @@ class _Lowering:
     def _move(self, node: Node) -> None:
         """Carry out movement on integers; on a deferred result, defer it too."""
         (output,) = node.outputs
-        source = node.inputs[0]
+        source, *parameters = node.inputs
         if source in self._integers:
             self._integers[output] = self._moved_integer(node, self._integers[source], None)
             return
@@ -222,23 +224,28 @@ class _Lowering:
             case Quantised(name, quantisation):
                 moved = self._moved_integer(node, name, quantisation)
                 self._views[output] = Quantised(moved, quantisation)
-            case Real(name):
-                self._views[output] = Real(self._emission.copy(node, node.op, [name]))
-            case Deferred():
+            case Deferred() if not parameters:
                 self._views[output] = Deferred(node)
-            case WeightValues():
-                raise ModelError(f"{node.label} moves a constant in a way not supported")
+            case WeightValues() as table if table.is_quantised_tensor:
+                constant = self._emission.constant(node, table)
+                moved = self._moved_integer(node, constant.name, constant.quantisation)
+                self._views[output] = Quantised(moved, constant.quantisation)
+            case _:
+                self._views[output] = self._host(node)
 
     def _moved_integer(self, node: Node, name: str, quantisation: Quantisation | None) -> str:
         unsigned = self._graph.tensors[node.outputs[0]].dtype is DataType.UINT8
-        return self._emission.movement(node, name, quantisation, unsigned=unsigned)
+        parameters = [self._real(parameter) for parameter in node.inputs[1:]]
+        return self._emission.movement(node, [name, *parameters], quantisation, unsigned=unsigned)
 
     def _view(self, node: Node, name: str) -> View:
-        if name not in self._views:
-            raise ModelError(
-                f"{node.label} computes with {name!r}, which is an integer without a scale"
-            )
-        return self._views[name]
+        if name in self._views:
+            return self._views[name]
+        if name in self._graph.constants:
+            return Real(self._real(name))
+        raise ModelError(
+            f"{node.label} computes with {name!r}, which is an integer without a scale"
+        )
 
     def _integer(self, node: Node, name: str) -> str:
         if name not in self._integers:
@@ -249,7 +256,7 @@ class _Lowering:
         """Return the int8 tensor that is the real tensor `name` quantised to `target`."""
         chain: list[Node] = []
         view = self._views[name]
-        while isinstance(view, Deferred) and isinstance(view.node.op, (*MOVEMENT, FloatClip)):
+        while isinstance(view, Deferred) and _moves(view.node):
             chain.append(view.node)
             view = self._views[view.node.inputs[0]]
         base = chain[-1].inputs[0] if chain else name
@@ -273,89 +280,60 @@ class _Lowering:
             case Real(real):
                 produced = self._emission.quantize(real, name, target)
             case Deferred(node):
-                produced = self._integer_form(node, target)
+                produced = self._integer_form(node, name, target)
             case WeightValues():
-                raise ModelError(f"constant {name!r} is quantised as if it were an activation")
+                produced = self._emission.quantize(self._real(name), name, target)
             case _:
                 assert_never(view)
         self._quantised[key] = produced
         return produced
 
-    def _integer_form(self, node: Node, target: Quantisation) -> str:
-        """Add the integer form of a deferred node whose result is quantised to `target`."""
+    def _integer_form(self, node: Node, name: str, target: Quantisation) -> str:
+        """Add the integer form of a deferred node whose result `name` is quantised to `target`.
+
+        Where it has none, the host computes it between a dequantisation and a quantisation.
+        """
         if isinstance(node.op, Concat):
-            return self._concat(node, target)
-        x, emission = self._operand(node, 0), self._emission
-        match node.op:
-            case FloatConv2d():
-                weights, bias = self._weights(node)
-                return emission.convolution(node, node.op, x, weights, bias, target)
-            case FloatDense():
-                weights, bias = self._weights(node)
-                return emission.dense(node, x, weights, bias, target)
-            case FloatBinary(function=BinaryFunction.ADD):
-                return emission.add(node, x, self._operand(node, 1), target)
-            case FloatAveragePool2d():
-                return emission.average(node, node.op, x, target)
-            case FloatSoftmax():
-                return emission.softmax(node, node.op, x, target)
-            case FloatUnary():
-                return emission.lookup(node, node.op, x, target)
-            case _:
-                raise ModelError(f"{node.label} has no integer form")
+            operands = [self._quantise(operand, target) for operand in node.inputs]
+            return self._emission.copy(node, node.op, operands, target)
+        views = [self._view(node, operand) for operand in node.inputs]
+        operands_known = [view for view in views if isinstance(view, Quantised | WeightValues)]
+        if len(operands_known) == len(views):
+            produced = integer_form(self._emission, node, operands_known, target)
+            if produced is not None:
+                return produced
+        return self._emission.quantize(self._real(name), name, target)
 
-    def _concat(self, node: Node, target: Quantisation) -> str:
-        """Add a concatenation of tensors that are all quantised as its result is."""
-        for name in node.inputs:
-            view = self._view(node, name)
-            if isinstance(view, Deferred) and isinstance(view.node.op, Concat):
-                raise ModelError(
-                    f"{node.label} joins the real result of {view.node.label}",
-                    hint="let the quantiser quantise every operator",
-                )
-        operands = [self._quantise(name, target) for name in node.inputs]
-        return self._emission.copy(node, node.op, operands, target)
-
-    def _operand(self, node: Node, index: int) -> Quantised:
-        name = node.inputs[index]
-        view = self._view(node, name)
-        if isinstance(view, Quantised):
-            return view
-        raise ModelError(
-            f"{node.label} computes in floating point: {name!r} is not quantised",
-            hint="quantise every operator, or let the quantiser leave none in between",
-        )
-
-    def _weights(self, node: Node) -> tuple[WeightValues, WeightValues | None]:
-        """Return the weights of a node and its bias, if it has one."""
-        views = [self._view(node, name) for name in node.inputs[1:]]
-        constants = [view for view in views if isinstance(view, WeightValues)]
-        if len(constants) != len(views):
-            raise ModelError(f"{node.label} has weights or a bias that are not constant")
-        return constants[0], constants[1] if len(constants) == 2 else None
+    def _host(self, node: Node) -> Real:
+        """Add a node to be computed on real numbers."""
+        operands = [self._real(name) for name in node.inputs]
+        return Real(self._emission.copy(node, node.op, operands))
 
     def _real(self, name: str) -> str:
-        """Return the old real tensor `name` as a real tensor of the new graph, for the host."""
-        chain: list[Node] = []
-        view = self._views[name]
-        while isinstance(view, Deferred):
-            if not isinstance(view.node.op, (*MOVEMENT, *HOST)):
-                raise ModelError(
-                    f"{view.node.label} computes in floating point: its result is not quantised",
-                    hint="quantise every operator, the outputs included",
-                )
-            chain.append(view.node)
-            view = self._views[view.node.inputs[0]]
+        """Return the old tensor `name` as one of the new graph that is not quantised."""
+        if name not in self._reals:
+            self._reals[name] = self._made_real(name)
+        return self._reals[name]
+
+    def _made_real(self, name: str) -> str:
+        view = self._views.get(name)
         match view:
             case Quantised(integer, quantisation):
                 op = Dequantize(scale=quantisation.scale, zero_point=quantisation.zero_point)
-                produced = self._builder.add(op, [integer], node=f"{name}/dequantized")
+                return self._builder.add(op, [integer], node=f"{name}/dequantized")
             case Real(produced):
-                pass
+                return produced
+            case Deferred(node):
+                operands = [self._real(operand) for operand in node.inputs]
+                return self._emission.copy(node, node.op, operands)
             case WeightValues():
-                raise ModelError(f"output {name!r} is constant")
+                return self._builder.add_constant(name, view.real())
+            case None:
+                return self._builder.add_constant(name, self._graph.constants[name])
             case _:
                 assert_never(view)
-        for node in reversed(chain):
-            produced = self._emission.copy(node, node.op, [produced])
-        return produced
+
+
+def _moves(node: Node) -> bool:
+    """Tell whether a deferred node is movement, or a clip, of what its first operand is."""
+    return isinstance(node.op, MovementOperator | FloatClip) and not isinstance(node.op, Concat)

@@ -1,17 +1,18 @@
-"""The pipeline from a model's graph to the integer graph."""
+"""The pipeline from a model's graph to the graph that is compiled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from time import perf_counter
 from typing import TypeAlias
 
-from typing_extensions import assert_never
-
 from tilewright.compiler.graph import Graph
+from tilewright.compiler.passes.fold_affine import fold_affine
 from tilewright.compiler.passes.fold_constants import fold_constants
 from tilewright.compiler.passes.fold_flatten import fold_flatten
 from tilewright.compiler.passes.fuse_clips import fuse_clips
+from tilewright.compiler.passes.fuse_functions import fuse_functions
+from tilewright.compiler.passes.fuse_layer_norm import fuse_layer_norm
 from tilewright.compiler.passes.lower_quantised import lower_quantised
 from tilewright.compiler.passes.select_channels import select_channels
 from tilewright.compiler.passes.simplify_movement import simplify_movement
@@ -23,6 +24,9 @@ class Stage(Enum):
 
     SINK_TRANSPOSES = "sink_transposes"
     FOLD_CONSTANTS = "fold_constants"
+    FOLD_AFFINE = "fold_affine"
+    FUSE_FUNCTIONS = "fuse_functions"
+    FUSE_LAYER_NORM = "fuse_layer_norm"
     LOWER_QUANTISED = "lower_quantised"
     SIMPLIFY_MOVEMENT = "simplify_movement"
     FUSE_CLIPS = "fuse_clips"
@@ -37,7 +41,7 @@ Observer: TypeAlias = Callable[[Stage, Graph, float], None]
 def lower_to_integer(
     graph: Graph, *, stop_after: Stage | None = None, observe: Observer | None = None
 ) -> Graph:
-    """Return the integer form of a quantised graph.
+    """Return the integer form of a graph, as far as it is quantised; what is real stays real.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ def lower_to_integer(
     Raises
     ------
     ModelError
-        If part of the graph is not quantised or has no integer form.
+        If integers without a scale are computed with, or scales are out of range.
     """
     notes = graph.notes
     for stage in Stage:
@@ -66,20 +70,19 @@ def lower_to_integer(
 
 def run_stage(stage: Stage, graph: Graph) -> Graph:
     """Return the result of one pass."""
-    match stage:
-        case Stage.SINK_TRANSPOSES:
-            return sink_transposes(graph)
-        case Stage.FOLD_CONSTANTS:
-            return fold_constants(graph)
-        case Stage.LOWER_QUANTISED:
-            return lower_quantised(graph)
-        case Stage.SIMPLIFY_MOVEMENT:
-            return simplify_movement(graph)
-        case Stage.FUSE_CLIPS:
-            return fuse_clips(graph)
-        case Stage.SELECT_CHANNELS:
-            return select_channels(graph)
-        case Stage.FOLD_FLATTEN:
-            return fold_flatten(graph)
-        case _:
-            assert_never(stage)
+    return PASSES[stage](graph)
+
+
+#: The function that each stage is.
+PASSES: Mapping[Stage, Callable[[Graph], Graph]] = {
+    Stage.SINK_TRANSPOSES: sink_transposes,
+    Stage.FOLD_CONSTANTS: fold_constants,
+    Stage.FOLD_AFFINE: fold_affine,
+    Stage.FUSE_FUNCTIONS: fuse_functions,
+    Stage.FUSE_LAYER_NORM: fuse_layer_norm,
+    Stage.LOWER_QUANTISED: lower_quantised,
+    Stage.SIMPLIFY_MOVEMENT: simplify_movement,
+    Stage.FUSE_CLIPS: fuse_clips,
+    Stage.SELECT_CHANNELS: select_channels,
+    Stage.FOLD_FLATTEN: fold_flatten,
+}

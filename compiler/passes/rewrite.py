@@ -35,7 +35,10 @@ class Rewrite:
     def emit(
         self, node: Node, op: Operator, operands: Sequence[str], *, result: str | None = None
     ) -> None:
-        """Let `op` on new tensors compute what the old `node` did, or the old tensor `result`."""
+        """Let `op` on new tensors compute what the old `node` did, or the old tensor `result`.
+
+        The new node has the name of the old one.
+        """
         old = self.graph.tensors[result or node.outputs[0]]
         self._new[old.name] = self.builder.add(
             op,

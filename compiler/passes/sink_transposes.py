@@ -3,7 +3,9 @@
     Transpose(p); Transpose(q)        ->  Transpose(p o q), nothing where that is the identity
     f(Transpose(p)(x))                ->  Transpose(p)(f(x))          f element-wise
     f(Transpose(p)(x), y)             ->  Transpose(p)(f(x, Transpose(p^-1)(y)))
-    Slice, Pad, Concat                ->  the same, with their axes permuted
+    Slice, Pad, Concat, Reduce        ->  the same, with their axes permuted
+    Reshape(Transpose(p)(x))          ->  Transpose(q)(Reshape(x)), where it joins no axes that p
+                                          brought together
     Transpose that moves sizes of 1   ->  Reshape
 
 What is left stands in front of a Reshape, an operator with a layout of its own, or an output.
@@ -59,8 +61,7 @@ from tilewright.compiler.operators import (
     Transpose,
     Upsample2d,
 )
-
-Permutation = tuple[int, ...]
+from tilewright.compiler.passes.reshape_groups import Permutation, reshape_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class _Rewrite:
             permutation = compose(view.permutation, node.op.permutation)
             self._views[node.outputs[0]] = View(view.base, permutation)
             return
+        if isinstance(node.op, Reshape) and self._reshape(node, node.op):
+            return
         common = self._common_permutation(node)
         op = permuted(node.op, common) if common is not None else None
         if common is None or op is None:
@@ -106,6 +109,19 @@ class _Rewrite:
             self._emit(node, node.op, operands, None)
         else:
             self._emit(node, op, self._aligned_operands(node, common), common)
+
+    def _reshape(self, node: Node, op: Reshape) -> bool:
+        """Reshape in front of a transposition, if that is possible; tell whether it is."""
+        view = self._views[node.inputs[0]]
+        if view.permutation == tuple(sorted(view.permutation)):
+            return False
+        shape = self._builder.tensor(view.base).shape
+        moved = reshape_before(shape, view.permutation, op.shape)
+        if moved is None:
+            return False
+        reshaped, permutation = moved
+        self._emit(node, Reshape(shape=reshaped), [view.base], permutation)
+        return True
 
     def finish(self) -> Graph:
         """Return the new graph."""

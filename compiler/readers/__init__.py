@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.readers.onnx_reader import read_onnx
+from tilewright.compiler.readers.shapes import Shapes
 from tilewright.compiler.readers.tflite_file import is_tflite
 from tilewright.compiler.readers.tflite_reader import read_tflite
 from tilewright.isa.errors import ModelError
@@ -14,16 +15,17 @@ MAX_FILE_BYTES = 2**31 - 1
 __all__ = ["read_model"]
 
 
-def read_model(path: str | Path) -> Graph:
-    """Read a quantised network, in ONNX or TFLite form as its content says.
+def read_model(path: str | Path, shapes: Shapes | None = None) -> Graph:
+    """Read a network, in ONNX or TFLite form as its content says.
 
-    Returns the network as the file states it, real operators between quantised tensors;
-    `tilewright.compiler.passes.pipeline.lower_to_integer` makes the integer graph of it.
+    Returns the network as the file states it, real operators, between quantised tensors where it is
+    quantised; `tilewright.compiler.passes.pipeline.prepare` makes the graph to compile of it.
+    `shapes` gives inputs of an ONNX file the sizes that it leaves open.
 
     Raises
     ------
     ModelError
-        If the file cannot be read, is damaged, is not quantised, or uses what is not supported;
+        If the file cannot be read, is damaged, or uses what is not supported;
         the message does not name the file.
     """
     file = Path(path)
@@ -33,5 +35,6 @@ def read_model(path: str | Path) -> Graph:
         data = file.read_bytes()
     except OSError as error:
         raise ModelError(f"the file cannot be read: {error.strerror}") from error
-    read = read_tflite if is_tflite(data) else read_onnx
-    return read(data, file.stem)
+    if is_tflite(data):
+        return read_tflite(data, file.stem, shapes)
+    return read_onnx(data, file.stem, shapes)

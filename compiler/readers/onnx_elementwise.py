@@ -1,51 +1,83 @@
-"""Translation of ONNX element-wise operators, softmax, and quantisation itself."""
+"""Translation of ONNX operators that compute each element from those at the same place."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from tilewright.compiler.operators import (
-    DataType,
-    Dequantize,
-    FloatAveragePool2d,
+    BinaryFunction,
+    FloatBinary,
     FloatClip,
-    FloatSoftmax,
     FloatUnary,
     Function,
-    Quantize,
-    Reshape,
-    Transpose,
 )
 from tilewright.compiler.readers.onnx_file import OnnxNode
 from tilewright.compiler.readers.onnx_translation import OnnxTranslation
 from tilewright.isa.errors import ModelError
 
+BINARY: Mapping[str, BinaryFunction] = {
+    "Add": BinaryFunction.ADD,
+    "Sub": BinaryFunction.SUBTRACT,
+    "Mul": BinaryFunction.MULTIPLY,
+    "Div": BinaryFunction.DIVIDE,
+    "Pow": BinaryFunction.POWER,
+    "PRelu": BinaryFunction.PRELU,
+    "Max": BinaryFunction.MAXIMUM,
+    "Min": BinaryFunction.MINIMUM,
+    "Sum": BinaryFunction.ADD,
+    "Mean": BinaryFunction.ADD,
+    "QLinearAdd": BinaryFunction.ADD,
+    "QLinearMul": BinaryFunction.MULTIPLY,
+}
+#: Operators of one number without attributes.
+UNARY: Mapping[str, Function] = {
+    "Abs": Function.ABSOLUTE,
+    "Ceil": Function.CEIL,
+    "Erf": Function.ERF,
+    "Exp": Function.EXP,
+    "Floor": Function.FLOOR,
+    "HardSwish": Function.HARD_SWISH,
+    "Log": Function.LOG,
+    "Mish": Function.MISH,
+    "Neg": Function.NEGATE,
+    "Reciprocal": Function.RECIPROCAL,
+    "Round": Function.ROUND,
+    "Sigmoid": Function.SIGMOID,
+    "Sign": Function.SIGN,
+    "Softplus": Function.SOFTPLUS,
+    "Sqrt": Function.SQRT,
+    "Tanh": Function.TANH,
+}
+#: Defaults of Selu in the ONNX specification, as float32.
+SELU_ALPHA = float(np.float32(1.67326319217681884765625))
+SELU_GAMMA = float(np.float32(1.05070102214813232421875))
 
-def quantize_linear(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate QuantizeLinear; of a constant, compute it."""
-    _require_unblocked(node)
-    if node.inputs and node.inputs[0] in state.constants:
-        _quantize_constant(state, node)
-        return
-    zero_point, dtype = state.zero_point(node, 2)
-    op = Quantize(scale=state.scale(node, 1), zero_point=zero_point, dtype=dtype)
-    state.finish(node, op, [state.tensor(node)])
+
+def binary(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate a function of two tensors."""
+    if state.opset < 7 and node.integer("broadcast", 0):
+        raise ModelError(f"{node.label} broadcasts as before operator set 7")
+    op = FloatBinary(function=BINARY[node.op_type])
+    state.finish(node, op, [state.tensor(node, 0), state.tensor(node, 1)])
 
 
-def dequantize_linear(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate DequantizeLinear."""
-    _require_unblocked(node)
-    if node.inputs and node.inputs[0] in state.constants:
-        axes = state.constants[node.inputs[0]].ndim
-        if not axes:  # an attribute-like number, such as the value of a Pad
-            state.set_constant(node, state.dequantized_number(node))
-            return
-        axis = node.integer("axis", 1)
-        state.finish_dequantized_constant(node, axis % axes if axes and -axes <= axis else axis)
-        return
-    zero_point, _ = state.zero_point(node, 2)
-    op = Dequantize(scale=state.scale(node, 1), zero_point=zero_point)
-    state.finish(node, op, [state.tensor(node)])
+def variadic(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate Max, Min, Sum and Mean of one or more tensors."""
+    op = FloatBinary(function=BINARY[node.op_type])
+    total = state.tensor(node, 0)
+    for index in range(1, len(node.inputs)):
+        total = state.add(node, op, [total, state.tensor(node, index)], f"upto{index}")
+    if node.op_type == "Mean":
+        total = state.scaled(node, total, 1 / len(node.inputs))
+    state.finish_copy(node, total)
+
+
+def qlinear_binary(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate com.microsoft QLinearAdd and QLinearMul: (a, s, z, b, s, z, s, z)."""
+    operands = [state.dequantized(node, 0, "a"), state.dequantized(node, 3, "b")]
+    op = FloatBinary(function=BINARY[node.op_type])
+    state.finish_quantized(node, op, operands, (6, 7))
 
 
 def relu(state: OnnxTranslation, node: OnnxNode) -> None:
@@ -69,33 +101,9 @@ def clip(state: OnnxTranslation, node: OnnxNode) -> None:
     state.finish(node, FloatClip(low=bounds[0], high=bounds[1]), [state.tensor(node)])
 
 
-def softmax(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate Softmax; before opset 13 it covers all axes from `axis` on."""
-    axes = len(state.shape(node))
-    axis = node.integer("axis", 1 if state.opset < 13 else -1)
-    if not axes or not -axes <= axis < axes:
-        raise ModelError(f"{node.label} names axis {axis} of {axes}")
-    axis %= axes
-    if state.opset < 13 and math.prod(state.shape(node)[axis + 1 :]) != 1:
-        raise ModelError(f"{node.label} covers several axes, which is not supported")
-    if axis == axes - 1:
-        state.finish(node, FloatSoftmax(), [state.tensor(node)])
-        return
-    order = (*(other for other in range(axes) if other != axis), axis)
-    back = tuple(int(position) for position in np.argsort(order))
-    moved = state.add(node, Transpose(permutation=order), [state.tensor(node)], "axis_last")
-    shares = state.add(node, FloatSoftmax(), [moved])
-    state.finish(node, Transpose(permutation=back), [shares])
-
-
-def sigmoid(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate Sigmoid."""
-    state.finish(node, FloatUnary(function=Function.SIGMOID), [state.tensor(node)])
-
-
-def tanh(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate Tanh."""
-    state.finish(node, FloatUnary(function=Function.TANH), [state.tensor(node)])
+def unary(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate a function of one number without attributes."""
+    state.finish(node, FloatUnary(function=UNARY[node.op_type]), [state.tensor(node)])
 
 
 def hard_sigmoid(state: OnnxTranslation, node: OnnxNode) -> None:
@@ -106,11 +114,6 @@ def hard_sigmoid(state: OnnxTranslation, node: OnnxNode) -> None:
         beta=node.real("beta", 0.5),
     )
     state.finish(node, op, [state.tensor(node)])
-
-
-def hard_swish(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate HardSwish."""
-    state.finish(node, FloatUnary(function=Function.HARD_SWISH), [state.tensor(node)])
 
 
 def leaky_relu(state: OnnxTranslation, node: OnnxNode) -> None:
@@ -125,51 +128,57 @@ def elu(state: OnnxTranslation, node: OnnxNode) -> None:
     state.finish(node, op, [state.tensor(node)])
 
 
-def qlinear_sigmoid(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate com.microsoft QLinearSigmoid: (x, s, z, s, z)."""
-    op = FloatUnary(function=Function.SIGMOID)
-    state.finish_quantized(node, op, [state.dequantized(node, 0, "x")], (3, 4))
+def selu(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate Selu: a scaled elu."""
+    op = FloatUnary(function=Function.ELU, alpha=node.real("alpha", SELU_ALPHA))
+    curved = state.add(node, op, [state.tensor(node)], "elu")
+    state.finish_copy(node, state.scaled(node, curved, node.real("gamma", SELU_GAMMA)))
 
 
-def qlinear_leaky_relu(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate com.microsoft QLinearLeakyRelu: (x, s, z, s, z)."""
-    op = FloatUnary(function=Function.LEAKY_RELU, alpha=node.real("alpha", 0.01))
-    state.finish_quantized(node, op, [state.dequantized(node, 0, "x")], (3, 4))
+def celu(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate Celu: ``alpha * elu(x / alpha)``."""
+    alpha = node.real("alpha", 1.0)
+    if not alpha:
+        raise ModelError(f"{node.label} has the alpha 0")
+    narrow = state.scaled(node, state.tensor(node), 1 / alpha, "narrow")
+    curved = state.add(node, FloatUnary(function=Function.ELU, alpha=1.0), [narrow], "elu")
+    state.finish_copy(node, state.scaled(node, curved, alpha))
 
 
-def reduce_mean(state: OnnxTranslation, node: OnnxNode) -> None:
-    """Translate ReduceMean over height and width of an NCHW image."""
-    size = state.image_size(node)
-    axes = state.integers(node, 1) if state.has_input(node, 1) else node.integers("axes", ())
-    if sorted(axis % 4 for axis in axes) != [2, 3]:
-        raise ModelError(f"{node.label} is only supported over height and width")
-    op = FloatAveragePool2d(kernel=size, stride=(1, 1))
-    if node.integer("keepdims", 1):
-        state.finish_image(node, op, [state.channels_last(node)])
+def softsign(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate Softsign: ``x / (1 + abs(x))``."""
+    x = state.tensor(node)
+    size = state.add(node, FloatUnary(function=Function.ABSOLUTE), [x], "absolute")
+    one = state.number(node, 1.0, "one")
+    divisor = state.add(node, FloatBinary(function=BinaryFunction.ADD), [size, one], "divisor")
+    state.finish(node, FloatBinary(function=BinaryFunction.DIVIDE), [x, divisor])
+
+
+def gelu(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate Gelu."""
+    modes = {"none": Function.GELU, "tanh": Function.GELU_TANH}
+    mode = node.text("approximate", "none")
+    if mode not in modes:
+        raise ModelError(f"{node.label} has the unknown approximation {mode!r}")
+    state.finish(node, FloatUnary(function=modes[mode]), [state.tensor(node)])
+
+
+def fast_gelu(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate com.microsoft FastGelu and BiasGelu, whose bias is added first."""
+    x = state.tensor(node)
+    if state.has_input(node, 1):
+        add = FloatBinary(function=BinaryFunction.ADD)
+        x = state.add(node, add, [x, state.tensor(node, 1)], "biased")
+    fast = node.op_type == "FastGelu"
+    state.finish(node, FloatUnary(function=Function.GELU_TANH if fast else Function.GELU), [x])
+
+
+def swish(state: OnnxTranslation, node: OnnxNode) -> None:
+    """Translate Swish and com.microsoft QuickGelu: ``x * sigmoid(alpha * x)``."""
+    x, alpha = state.tensor(node), node.real("alpha", 1.0 if node.op_type == "Swish" else 1.702)
+    if alpha == 1.0:
+        state.finish(node, FloatUnary(function=Function.SILU), [x])
         return
-    mean = state.add(node, op, [state.channels_last(node)])
-    batch, channels = state.shape(node)[:2]
-    state.finish(node, Reshape(shape=(batch, channels)), [mean])
-
-
-def _quantize_constant(state: OnnxTranslation, node: OnnxNode) -> None:
-    values, scales = state.constant(node, 0), state.scales(node, 1)
-    zero_points, dtype = state.zero_points(node, 2)
-    axis = node.integer("axis", 1)
-    shape = [1] * values.ndim
-    if scales.size > 1:
-        if not -values.ndim <= axis < values.ndim or values.shape[axis] != scales.size:
-            raise ModelError(f"{node.label} has {scales.size} scales for {list(values.shape)}")
-        shape[axis] = scales.size
-    if zero_points.size not in (1, scales.size) or dtype is DataType.INT32:
-        raise ModelError(f"{node.label} has {zero_points.size} zero points")
-    if values.dtype != np.float32 or not np.isfinite(values).all():
-        raise ModelError(f"{node.label} quantises a constant that is not finite float32")
-    zero = zero_points.reshape(shape) if zero_points.size > 1 else zero_points.reshape(())
-    steps = np.rint(values / scales.reshape(shape)) + zero
-    state.set_constant(node, np.clip(steps, *dtype.limits).astype(dtype.numpy))
-
-
-def _require_unblocked(node: OnnxNode) -> None:
-    if node.integer("block_size", 0):
-        raise ModelError(f"{node.label} quantises in blocks, which is not supported")
+    gate = FloatUnary(function=Function.SIGMOID)
+    opened = state.add(node, gate, [state.scaled(node, x, alpha, "narrow")], "gate")
+    state.finish(node, FloatBinary(function=BinaryFunction.MULTIPLY), [x, opened])

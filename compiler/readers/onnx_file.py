@@ -24,9 +24,12 @@ ELEMENT_TYPES: Mapping[int, tuple[str, str]] = {
     6: ("int32", "int32_data"),
     7: ("int64", "int64_data"),
     9: ("bool", "int32_data"),
+    10: ("float16", "int32_data"),
     11: ("float64", "double_data"),
+    16: ("bfloat16", "int32_data"),
 }
-
+#: Types of 16 bits, which are read as float32.
+HALVES = ("float16", "bfloat16")
 
 DAMAGED_NAME = "the ONNX model is damaged: a name is not valid UTF-8"
 #: Most axes of a tensor; more is taken for damage.
@@ -201,10 +204,10 @@ def _array(tensor: Any) -> Array:
     if tensor.data_location == type(tensor).EXTERNAL:
         raise ModelError(f"{where} lies in another file, which is not supported")
     name, field = ELEMENT_TYPES[tensor.data_type]
+    if name in HALVES:
+        return _halves(tensor, name, where)
     dtype = np.dtype(name)
-    shape = tuple(tensor.dims)
-    if len(shape) > MAX_AXES or any(not 0 <= size <= MAX_ELEMENTS for size in shape):
-        raise ModelError(f"{where} has an impossible shape: {list(shape)}")
+    shape = _dimensions(tensor, where)
     if tensor.HasField("raw_data"):
         elements, rest = divmod(len(tensor.raw_data), dtype.itemsize)
         values = np.frombuffer(tensor.raw_data, dtype.newbyteorder("<")) if not rest else None
@@ -217,3 +220,25 @@ def _array(tensor: Any) -> Array:
     if dtype.kind in "iu" and not np.array_equal(converted, values):
         raise ModelError(f"{where} holds values that are not {name}")
     return converted.reshape(shape)
+
+
+def _dimensions(tensor: Any, where: str) -> tuple[int, ...]:
+    shape = tuple(tensor.dims)
+    if len(shape) > MAX_AXES or any(not 0 <= size <= MAX_ELEMENTS for size in shape):
+        raise ModelError(f"{where} has an impossible shape: {list(shape)}")
+    return shape
+
+
+def _halves(tensor: Any, name: str, where: str) -> Array:
+    """Return numbers of 16 bits as float32; outside raw_data they lie in integers, bit by bit."""
+    shape = _dimensions(tensor, where)
+    if tensor.HasField("raw_data"):
+        whole = len(tensor.raw_data) % 2 == 0
+        bits = np.frombuffer(tensor.raw_data if whole else b"", "<u2")
+    else:
+        bits = np.array(tensor.int32_data, dtype=np.int64).astype(np.uint16)
+    if bits.size != math.prod(shape):
+        raise ModelError(f"{where} of shape {list(shape)} does not have as many values")
+    if name == "float16":
+        return bits.view(np.float16).astype(np.float32).reshape(shape)
+    return (bits.astype(np.uint32) << 16).view(np.float32).reshape(shape)

@@ -7,11 +7,15 @@ import numpy as np
 from tilewright.compiler.graph import Array, Source
 from tilewright.compiler.graph_builder import GraphBuilder
 from tilewright.compiler.operators import (
+    BinaryFunction,
     DataType,
     Dequantize,
     DequantizeWeights,
+    FloatBinary,
+    Gather,
     Operator,
     Quantize,
+    Reshape,
     Transpose,
 )
 from tilewright.compiler.readers.onnx_file import OnnxNode
@@ -19,6 +23,8 @@ from tilewright.isa.errors import ModelError
 
 CHANNELS_LAST = (0, 2, 3, 1)
 CHANNELS_FIRST = (0, 3, 1, 2)
+#: Operators whose further outputs only training reads.
+DISCARDED = ("Dropout",)
 
 
 class OnnxTranslation:
@@ -70,11 +76,19 @@ class OnnxTranslation:
         return self.builder.tensor(self.tensor(node, index)).shape
 
     def image_size(self, node: OnnxNode) -> tuple[int, int]:
-        """Return height and width of the first input, an NCHW image."""
+        """Return height and width of the first input, an image NCHW or a line NCW of height 1."""
         shape = self.shape(node)
+        if len(shape) == 3:
+            return 1, shape[2]
         if len(shape) != 4:
             raise ModelError(f"{node.label} takes images NCHW only")
         return shape[2], shape[3]
+
+    def axis(self, node: OnnxNode, axis: int, rank: int) -> int:
+        """Return an axis counted from the front; the file may count from the end."""
+        if not -rank <= axis < rank:
+            raise ModelError(f"{node.label} names axis {axis} of {rank}")
+        return axis % rank
 
     def constant(self, node: OnnxNode, index: int) -> Array:
         """Return the values of input `index`, which must be constant."""
@@ -129,13 +143,38 @@ class OnnxTranslation:
         name = f"{node.name}/{part}" if part else node.name
         return self.builder.add(op, inputs, node=name, node_source=node.label)
 
+    def number(self, node: OnnxNode, value: float, part: str) -> str:
+        """Return a constant float32 number for a part of a node."""
+        return self.builder.add_constant(f"{node.name}/{part}", np.array(value, np.float32))
+
+    def scaled(self, node: OnnxNode, x: str, factor: float, part: str = "scaled") -> str:
+        """Return ``x * factor``."""
+        operands = [x, self.number(node, factor, f"{part}_by")]
+        return self.add(node, FloatBinary(function=BinaryFunction.MULTIPLY), operands, part)
+
+    def taken(self, node: OnnxNode, x: str, indices: Array, axis: int, part: str) -> str:
+        """Return entries of `x` along an axis."""
+        constant = self.builder.add_constant(f"{node.name}/{part}_indices", indices)
+        return self.add(node, Gather(axis=axis), [x, constant], part)
+
+    def finish_copy(self, node: OnnxNode, tensor: str) -> None:
+        """Let a tensor be the one output of a node."""
+        self.finish(node, Reshape(shape=self.builder.tensor(tensor).shape), [tensor])
+
     def finish(self, node: OnnxNode, op: Operator, inputs: Sequence[str]) -> None:
         """Add the graph's node that computes the one output of an ONNX node."""
-        name = self.output(node)
+        self.output(node)
+        self.finish_output(node, 0, op, inputs)
+
+    def finish_output(
+        self, node: OnnxNode, index: int, op: Operator, inputs: Sequence[str]
+    ) -> None:
+        """Add the graph's node that computes output `index` of an ONNX node."""
+        name = node.outputs[index]
         tensor = self.builder.add(
             op,
             inputs,
-            node=node.name,
+            node=f"{node.name}/{index}" if index else node.name,
             output=name,
             exact=name in self._outputs,
             node_source=node.label,
@@ -148,9 +187,8 @@ class OnnxTranslation:
         return self.to_channels_last(node, self.tensor(node, index))
 
     def finish_image(self, node: OnnxNode, op: Operator, inputs: Sequence[str]) -> None:
-        """Do as `finish` for an operator on NHWC, whose result ONNX sees as NCHW."""
-        image = self.add(node, op, inputs)
-        self.finish(node, Transpose(permutation=CHANNELS_FIRST), [image])
+        """Do as `finish` for an operator on NHWC, whose result ONNX sees as NCHW, or as NCW."""
+        self._finish_first(node, self.add(node, op, inputs))
 
     def set_constant(self, node: OnnxNode, values: Array) -> None:
         """Let the one output of a node be constant."""
@@ -158,6 +196,12 @@ class OnnxTranslation:
         if name in self._tensors or name in self.constants:
             raise ModelError(f"tensor {name!r} is defined twice")
         self.constants[name] = values
+
+    def constant_output(self, name: str) -> str:
+        """Return a tensor for a constant that is an output of the network."""
+        values = self.builder.add_constant(f"{name}/value", self._graph_constant(name, name))
+        copy = Reshape(shape=self.builder.tensor(values).shape)
+        return self.builder.add(copy, [values], node=f"{name}/copy", output=name, exact=True)
 
     def dequantized(self, node: OnnxNode, index: int, part: str, axis: int = 0) -> str:
         """Return a quantised input as real numbers; scale and zero point are the two after it.
@@ -198,10 +242,18 @@ class OnnxTranslation:
         return self.add(node, DequantizeWeights(axis=0), operands, "bias")
 
     def to_channels_last(self, node: OnnxNode, tensor: str) -> str:
-        """Return an NCHW `tensor` as NHWC."""
-        if len(self.builder.tensor(tensor).shape) != 4:
+        """Return an NCHW or NCW `tensor` as NHWC, a line as an image of height 1."""
+        image = self.spatial(node, tensor, "image")
+        return self.add(node, Transpose(permutation=CHANNELS_LAST), [image], "channels_last")
+
+    def spatial(self, node: OnnxNode, tensor: str, part: str) -> str:
+        """Return an NCW `tensor` as NCHW of height 1."""
+        shape = self.builder.tensor(tensor).shape
+        if len(shape) == 3:
+            return self.add(node, Reshape(shape=(*shape[:2], 1, shape[2])), [tensor], part)
+        if len(shape) != 4:
             raise ModelError(f"{node.label} takes images NCHW only")
-        return self.add(node, Transpose(permutation=CHANNELS_LAST), [tensor], "channels_last")
+        return tensor
 
     def finish_quantized(
         self, node: OnnxNode, op: Operator, inputs: Sequence[str], parameters: tuple[int, int]
@@ -215,11 +267,28 @@ class OnnxTranslation:
         """Do as `finish_image` and quantise."""
         image = self.add(node, op, inputs)
         first = self.add(node, Transpose(permutation=CHANNELS_FIRST), [image], "channels_first")
+        if len(self.shape(node)) == 3:
+            first = self._line(node, first)
         self.finish(node, self._quantize(node, parameters), [first])
+
+    def _finish_first(self, node: OnnxNode, image: str) -> None:
+        first = Transpose(permutation=CHANNELS_FIRST)
+        if len(self.shape(node)) != 3:
+            self.finish(node, first, [image])
+            return
+        moved = self.add(node, first, [image], "channels_first")
+        batch, channels, _, width = self.builder.tensor(moved).shape
+        self.finish(node, Reshape(shape=(batch, channels, width)), [moved])
+
+    def _line(self, node: OnnxNode, image: str) -> str:
+        batch, channels, _, width = self.builder.tensor(image).shape
+        return self.add(node, Reshape(shape=(batch, channels, width)), [image], "line")
 
     def output(self, node: OnnxNode) -> str:
         """Return the name of the one output of a node."""
         names = [name for name in node.outputs if name]
+        if len(names) > 1 and node.op_type in DISCARDED:
+            names = names[:1]
         if len(names) != 1 or node.outputs[0] != names[0]:
             raise ModelError(f"{node.label} has {len(names)} outputs instead of one")
         return names[0]
@@ -252,9 +321,15 @@ class OnnxTranslation:
         return Source(name=name, axes=tuple(range(len(self.builder.tensor(tensor).shape))))
 
     def _add_constant(self, node: OnnxNode, name: str) -> str:
-        values = self.constants[name]
-        if str(values.dtype) not in {dtype.value for dtype in DataType}:
-            raise ModelError(f"{node.label} computes with constant {name!r} of {values.dtype}")
-        tensor = self.builder.add_constant(name, values)
+        tensor = self.builder.add_constant(name, self._graph_constant(name, node.label))
         self._constant_tensors.add(tensor)
         return tensor
+
+    def _graph_constant(self, name: str, where: str) -> Array:
+        """Return a constant in a type that the graph has."""
+        values = self.constants[name]
+        if values.dtype == np.float64:
+            values = values.astype(np.float32)
+        if str(values.dtype) not in {dtype.value for dtype in DataType}:
+            raise ModelError(f"{where} computes with constant {name!r} of {values.dtype}")
+        return values

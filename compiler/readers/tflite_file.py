@@ -24,7 +24,7 @@ ELEMENT_TYPES = (
     "resource variant uint32 uint16 int4 bfloat16"
 ).split()
 #: Element types whose constants are decoded.
-CONSTANT_TYPES = ("float32", "int32", "uint8", "int64", "int16", "int8")
+CONSTANT_TYPES = ("float32", "float16", "int32", "uint8", "int64", "int16", "int8", "bool")
 #: BuiltinOperator by number, as far as messages name them.
 OPERATORS = (
     "ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE "
@@ -42,7 +42,10 @@ OPERATORS = (
     "SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N GATHER_ND COS WHERE "
     "RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE "
     "NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM "
-    "BATCH_MATMUL"
+    "BATCH_MATMUL PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D "
+    "IMAG REAL COMPLEX_ABS HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL "
+    "CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS "
+    "RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU"
 ).split()
 
 
@@ -65,7 +68,9 @@ class TfliteTensor:
 
     @property
     def dtype(self) -> DataType:
-        """The element type, if the graph has it."""
+        """The element type, if the graph has it; half precision is float32 there."""
+        if self.element_type == "float16":
+            return DataType.FLOAT32
         if self.element_type not in {dtype.value for dtype in DataType}:
             raise ModelError(f"tensor {self.key!r} is {self.element_type}, which is not supported")
         return DataType(self.element_type)
@@ -205,7 +210,8 @@ def _constant(
     dtype = np.dtype(element_type).newbyteorder("<")
     if raw.size != math.prod(shape) * dtype.itemsize:
         raise ModelError(f"{where} of shape {list(shape)} does not have as many values")
-    values: Array = raw.view(dtype).astype(element_type).reshape(shape)
+    wide = "float32" if element_type == "float16" else element_type
+    values: Array = raw.view(dtype).astype(wide).reshape(shape)
     return values
 
 

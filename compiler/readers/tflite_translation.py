@@ -5,19 +5,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.compiler.graph import Source, Tensor
+from tilewright.compiler.graph import Array, Source, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder
 from tilewright.compiler.operators import (
     DataType,
     Dequantize,
     DequantizeWeights,
     FloatClip,
+    Gather,
     Operator,
     Padding,
     Pair,
     Quantize,
     Reshape,
 )
+from tilewright.compiler.operators.tensor_type import QUANTISED
 from tilewright.compiler.readers.tflite_file import TfliteModel, TfliteOperator, TfliteTensor
 from tilewright.compiler.readers.windows import same_padding
 from tilewright.isa.errors import ModelError
@@ -43,8 +45,8 @@ class TfliteTranslation:
         """Declare an input of the graph."""
         tensor = self._model.tensors[index]
         where = f"input {tensor.key!r}"
-        if tensor.dtype not in (DataType.FLOAT32, DataType.INT8, DataType.UINT8):
-            raise ModelError(f"{where} is {tensor.dtype}; float32, uint8 and int8 are supported")
+        if tensor.dtype is DataType.INT16:
+            raise ModelError(f"{where} is {tensor.dtype}, which is not supported")
         for axis in tensor.dynamic_axes:
             if axis > 0:
                 raise ModelError(f"{where} has a dynamic shape: axis {axis} may have any size")
@@ -79,11 +81,13 @@ class TfliteTranslation:
         """Tell whether the optional input `position` is given."""
         return position < len(op.inputs) and op.inputs[position] >= 0
 
-    def result(self, op: TfliteOperator) -> TfliteTensor:
-        """Return the model's tensor that is the one output."""
-        if len(op.outputs) != 1 or op.outputs[0] < 0:
+    def result(self, op: TfliteOperator, output: int | None = None) -> TfliteTensor:
+        """Return the model's tensor that is the one output, or output `output` of several."""
+        if output is None and len(op.outputs) != 1:
             raise ModelError(f"{op.label} has {len(op.outputs)} outputs instead of one")
-        return self._model.tensors[op.outputs[0]]
+        if op.outputs[output or 0] < 0:
+            raise ModelError(f"{op.label} lacks output {output or 0}")
+        return self._model.tensors[op.outputs[output or 0]]
 
     def integers(self, op: TfliteOperator, position: int) -> tuple[int, ...]:
         """Return a constant input that is a list of integers."""
@@ -92,12 +96,48 @@ class TfliteTranslation:
             raise ModelError(f"{op.label} needs constant integers for input {position}")
         return tuple(int(value) for value in tensor.constant.reshape(-1))
 
-    def image_size(self, op: TfliteOperator) -> Pair:
-        """Return height and width of the first input, an NHWC image."""
+    def image(self, op: TfliteOperator) -> tuple[int, int, int, int]:
+        """Return the sizes of the first input, an NHWC image."""
         shape = self.operand(op, 0).shape
         if len(shape) != 4:
             raise ModelError(f"{op.label} takes images NHWC only")
-        return shape[1], shape[2]
+        return shape[0], shape[1], shape[2], shape[3]
+
+    def image_size(self, op: TfliteOperator) -> Pair:
+        """Return height and width of the first input, an NHWC image."""
+        return self.image(op)[1:3]
+
+    def axes(self, op: TfliteOperator, position: int, rank: int) -> tuple[int, ...]:
+        """Return a constant input that is a list of axes, ascending and counted from the front."""
+        return tuple(sorted({self.axis(op, axis, rank) for axis in self.integers(op, position)}))
+
+    def axis(self, op: TfliteOperator, axis: int, rank: int) -> int:
+        """Return an axis counted from the front; the file may count from the end."""
+        if not -rank <= axis < rank:
+            raise ModelError(f"{op.label} names axis {axis} of {rank}")
+        return axis % rank
+
+    def plain(self, op: TfliteOperator, position: int) -> str:
+        """Return input `position` as it is, an index or a truth value."""
+        tensor, index = self.operand(op, position), op.inputs[position]
+        if index not in self._tensors:
+            if tensor.constant is None:
+                raise ModelError(f"{op.label} reads {tensor.key!r}, which nothing computes")
+            self._tensors[index] = self.builder.add_constant(tensor.key, tensor.constant)
+        return self._tensors[index]
+
+    def number(self, op: TfliteOperator, value: float, part: str) -> str:
+        """Return a constant float32 number for a part of an operator."""
+        return self.builder.add_constant(f"{op.name}/{part}", np.array(value, np.float32))
+
+    def taken(self, op: TfliteOperator, x: str, indices: Array, axis: int, part: str) -> str:
+        """Return entries of `x` along an axis."""
+        constant = self.builder.add_constant(f"{op.name}/{part}_indices", indices)
+        return self.add(op, Gather(axis=axis), [x, constant], part)
+
+    def finish_copy(self, op: TfliteOperator, tensor: str, activation: int = 0) -> None:
+        """Let a tensor be the output, in the shape that the file declares."""
+        self.finish(op, Reshape(shape=self.result(op).shape), [tensor], activation)
 
     def real(self, op: TfliteOperator, position: int = 0) -> str:
         """Return input `position` as real numbers."""
@@ -115,11 +155,16 @@ class TfliteTranslation:
         return self.builder.add(operator, inputs, node=name, node_source=op.label)
 
     def finish(
-        self, op: TfliteOperator, operator: Operator, inputs: Sequence[str], activation: int = 0
+        self,
+        op: TfliteOperator,
+        operator: Operator,
+        inputs: Sequence[str],
+        activation: int = 0,
+        output: int | None = None,
     ) -> None:
-        """Add the node that computes the output, its activation, and its quantisation."""
-        tensor = self.result(op)
-        real = self.add(op, operator, inputs)
+        """Add the node that computes an output, its activation, and its quantisation."""
+        tensor = self.result(op, output)
+        real = self.add(op, operator, inputs, f"output{output}" if output else "")
         if activation not in ACTIVATIONS:
             raise ModelError(f"{op.label} has activation {activation}, which is not supported")
         bounds = ACTIVATIONS[activation]
@@ -131,8 +176,8 @@ class TfliteTranslation:
             raise ModelError(
                 f"{op.label} yields shape {list(shape)}, declared as {list(tensor.shape)}"
             )
-        index = op.outputs[0]
-        if tensor.dtype is DataType.FLOAT32:
+        index = op.outputs[output or 0]
+        if tensor.dtype not in QUANTISED:
             self._rebind_real(index, real, tensor)
             return
         scale, zero_point = self._parameters(tensor)

@@ -26,8 +26,6 @@ from tilewright.compiler.operators import (
     Softmax,
     Transpose,
 )
-from tilewright.compiler.readers import read_model
-from tilewright.isa.errors import ModelError
 
 Array = npt.NDArray[Any]
 
@@ -44,16 +42,6 @@ TFLITE_MODELS = (
     "vww_96_int8.tflite",
     "ad01_autoencoder_int8.tflite",
 )
-FLOAT_MODELS = {
-    "mnist_cnn.onnx": "onnxruntime",
-    "resnet20_cifar10.onnx": "onnxruntime",
-    "efficientnet_lite0.onnx": "onnxruntime",
-    "ultraface_rfb320.onnx": "onnxruntime",
-    "ppocr_cls_v2.onnx": "onnxruntime",
-    "resnet8_cifar10_float.tflite": "post-training",
-    "kws_dscnn_float.tflite": "post-training",
-    "blazeface_short_range.tflite": "post-training",
-}
 #: The golden outputs that the integer graph equals bit for bit, and the one that it does not.
 EXACT = {name: "ort" for name in ONNX_MODELS} | {
     name: "xnnpack" for name in TFLITE_MODELS if "v2" not in name
@@ -175,15 +163,6 @@ def test_shortcuts_of_resnet20_are_convolutions(integer_graph: Callable[[str], G
         ]
         selections = [kernel for kernel in kernels if set(np.unique(kernel)) == {0, 1}]
         assert [kernel.shape for kernel in selections] == [(32, 1, 1, 16), (64, 1, 1, 32)]
-
-
-@pytest.mark.parametrize("name", sorted(FLOAT_MODELS))
-def test_a_float_model_is_refused(name: str, shared_models: Path) -> None:
-    with pytest.raises(ModelError) as caught:
-        read_model(shared_models / "models" / name)
-    assert str(caught.value) == "the model computes in floating point"
-    assert caught.value.hint is not None
-    assert FLOAT_MODELS[name] in caught.value.hint
 
 
 @pytest.mark.slow

@@ -16,13 +16,19 @@ from tilewright.compiler.readers.onnx_reader import HANDLERS, MICROSOFT_HANDLERS
 from tilewright.compiler.readers.tflite_reader import read_tflite
 from tilewright.isa.errors import ModelError
 
-ONNX_MODELS = ("mnist_cnn_qdq_u8s8.onnx", "resnet20_cifar10_qop_u8u8_pt.onnx")
+ONNX_MODELS = (
+    "mnist_cnn_qdq_u8s8.onnx",
+    "resnet20_cifar10_qop_u8u8_pt.onnx",
+    "mnist_cnn.onnx",
+    "ultraface_rfb320.onnx",
+)
 TFLITE_MODELS = (
     "kws_dscnn_int8.tflite",
     "resnet8_cifar10_int8.tflite",
     "mobilenet_v1_0.25_128_uint8.tflite",
+    "blazeface_short_range.tflite",
 )
-KINDS = (*sorted({*HANDLERS, *MICROSOFT_HANDLERS}), "Erf")
+KINDS = (*sorted({*HANDLERS, *MICROSOFT_HANDLERS}), "Det", "Shape", "Range", "ConstantOfShape")
 #: What a single file may take; reading an undamaged one takes a tenth of it.
 MAX_SECONDS = 3.0
 MAX_GROWTH_KIB = 400 * 1024
