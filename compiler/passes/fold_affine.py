@@ -70,6 +70,8 @@ def _weighted(graph: Graph, node: Node) -> _Weighted | None:
     if weights is None or bias is None:
         return None
     wide = np.broadcast_to(bias.astype(np.float64), weights.shape[:1])
+    if weights.dtype != np.float32 or not np.isfinite(weights).all():
+        return None
     return _Weighted(node, weights.astype(np.float64), wide)
 
 

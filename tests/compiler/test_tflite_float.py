@@ -152,6 +152,15 @@ CASES = (
 )  # fmt: skip
 
 
+#: What LiteRT has no kernel of this version for.
+IN_NUMPY: Mapping[str, Callable[[Array], Array]] = {
+    "BROADCAST_TO": lambda x: np.broadcast_to(x, (4, 2, 3)),
+    "CEIL": np.ceil,
+    "ELU": lambda x: np.where(x < 0, np.exp(x) - 1, x),
+    "ROUND": np.rint,
+}
+
+
 def written(case: Case) -> bytes:
     """Return the file of a case; inputs are called ``x0``, results ``y0``, by position."""
     tensors = []
@@ -191,7 +200,11 @@ def test_results_are_those_of_the_reference_kernels(
             values = rng.normal(0, 2, operand).astype(np.float32)
             feeds[f"x{index}"] = np.abs(values) + np.float32(0.1) if case.positive else values
     graph = lower_to_integer(read_tflite(model, "single"))
-    found, expected = evaluate(graph, feeds), run_litert(model, feeds)
+    found = evaluate(graph, feeds)
+    if case.name in IN_NUMPY:
+        expected = {"y0": IN_NUMPY[case.name](feeds["x0"])}
+    else:
+        expected = run_litert(model, feeds)
     for output in graph.outputs:
         np.testing.assert_allclose(found[output], expected[output], rtol=2e-5, atol=2e-5)
 
