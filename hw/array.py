@@ -83,10 +83,11 @@ def _multiply(m: Module, weight: Value, operand: Value) -> Value:
 
 def _multiply_pair(m: Module, low: Value, high: Value, operand: Value) -> tuple[Value, Value]:
     both = Signal(signed(_PACKING_SHIFT + _BITS + 1), name="pair")
-    first = Signal(signed(_PACKING_SHIFT + 2 * _BITS + 1), name="pair_product", reset_less=True)
+    # Even (-128 * 2**16 - 128) * -128 fits 32 bits, though it is 25 times 8 bits.
+    first = Signal(signed(_PACKING_SHIFT + 2 * _BITS), name="pair_product", reset_less=True)
     low_product = Signal(signed(2 * _BITS), name="low_product", reset_less=True)
     high_product = Signal(signed(2 * _BITS), name="high_product", reset_less=True)
-    m.d.comb += both.eq((high << _PACKING_SHIFT) + low)
+    m.d.comb += both.eq(high.shift_left(_PACKING_SHIFT) + low)
     m.d.sync += [
         first.eq(both * operand),
         low_product.eq(first[:_PACKING_SHIFT].as_signed()),

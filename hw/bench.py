@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import ClockDomain, ClockSignal, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,10 +23,12 @@ class Bench(Unit):
 
     The bytes of DRAM lie outside, behind three synchronous memory ports: a read port gives
     `address` in one cycle and takes `data` in the next; a write takes effect at the end of its
-    cycle.
+    cycle. Nothing is ever reset: a run begins with what registers hold when they are made.
 
     Attributes
     ----------
+    clk
+        The clock.
     fetch_*, load_*, store_*
         Memory ports.
     start, address, count, done, cycle, dispatched, started, finished, active
@@ -41,6 +43,7 @@ class Bench(Unit):
         self.config = config
         engines = len(Engine)
         members: dict[str, Any] = {
+            "clk": In(1),
             "start": In(1),
             "address": In(ADDRESS_BITS),
             "count": In(COUNT_BITS),
@@ -68,6 +71,8 @@ class Bench(Unit):
         """Build the circuit."""
         m = Module()
         config = self.config
+        m.domains.sync = ClockDomain(reset_less=True)
+        m.d.comb += ClockSignal().eq(self.clk)
         m.submodules.core = core = Core(config, observed=True)
         m.submodules.fetch_port = fetch = DramReadPort(config, bursts=config.fetch_entries)
         m.submodules.load_port = load = DramReadPort(config, bursts=config.load_bursts)
@@ -101,7 +106,10 @@ class Bench(Unit):
             connect_counters(m, counters, core, engine)
             for name in COUNTS:
                 m.d.comb += getattr(self, count_name(engine, name)).eq(getattr(counters, name))
-        m.d.comb += core.observe_address.eq(self.observe_address)
+        m.d.comb += [
+            core.observe_enable.eq(self.observe_enable),
+            core.observe_address.eq(self.observe_address),
+        ]
         for name, member in observe_members(config).items():
             if member.flow is Out:
                 m.d.comb += getattr(self, name).eq(getattr(core, name))

@@ -65,8 +65,8 @@ class Core(Unit):
         whether a step is made or the fixed start-up of one passes.
     fetch, load, store
         The memory ports.
-    observe_address, observe
-        Entry to look at, and what each scratchpad holds there one cycle later.
+    observe_enable, observe_address, observe
+        Look at an entry, and what each scratchpad holds there one cycle later.
     """
 
     def __init__(self, config: AcceleratorConfig, *, observed: bool = False) -> None:
@@ -165,7 +165,7 @@ class Core(Unit):
         for memory, blocks in pads.items():
             for number, pad in enumerate(blocks[: self._shapes[memory].distinct]):
                 m.d.comb += [
-                    pad.observe.enable.eq(1),
+                    pad.observe.enable.eq(self.observe_enable),
                     pad.observe.address.eq(self.observe_address),
                     getattr(self, observe_name(memory, number)).eq(pad.observe.data),
                 ]
@@ -239,7 +239,10 @@ def observe_members(config: AcceleratorConfig) -> dict[str, Any]:
     """Ports of the test bench into the scratchpads: an entry, and what each of them holds there."""
     shapes = {memory: block_shape(memory, config) for memory in Memory}
     deepest = max(shape.entries for shape in shapes.values())
-    members: dict[str, Any] = {"observe_address": In(index_bits(deepest))}
+    members: dict[str, Any] = {
+        "observe_enable": In(1),
+        "observe_address": In(index_bits(deepest)),
+    }
     for memory, shape in shapes.items():
         for number in range(shape.distinct):
             members[observe_name(memory, number)] = Out(shape.entry_bits)

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from tilewright.hw.array import MultiplierArray, join, lanes
 from tilewright.hw.component import Unit
 from tilewright.hw.layouts import instruction_layout, uop_bits, uop_layout
-from tilewright.hw.pipeline import delayed
+from tilewright.hw.pipeline import delayed, staged
 from tilewright.hw.scratchpad import ReadPort, WritePort
 from tilewright.hw.sequencer import Sequencer, mark_runs
 from tilewright.isa.config import AcceleratorConfig
@@ -156,11 +156,10 @@ class GemmEngine(Unit):
             added.eq(ended),
             written.eq(added),
         ]
-        results = Signal(width, reset_less=True)
-        previous_results = Signal(width, reset_less=True)
-        m.d.sync += previous_results.eq(results)
         missed = Signal()
         stored = Signal(width)
+        results = Signal(width)
+        previous_results = staged(m, written.valid, results, name="previous_results")
         m.d.sync += missed.eq(written.valid & (written.dst == ended.dst))
         m.d.comb += stored.eq(
             Mux(
@@ -173,12 +172,12 @@ class GemmEngine(Unit):
                 ),
             )
         )
-        held = [delayed(m, run, 1, name="held", is_data=True) for run in runs]
+        held = [staged(m, ended.valid, run, name="held") for run in runs]
         totals = [
             Mux(added.accumulate, old, 0) + run
             for old, run in zip(lanes(stored, _ACC_BITS), held, strict=True)
         ]
-        m.d.sync += results.eq(join(totals, _ACC_BITS))
+        m.d.comb += results.eq(staged(m, added.valid, join(totals, _ACC_BITS), name="results"))
         write_index = delayed(m, index, 2, name="write_index")
         write_upper = delayed(m, upper, 2, name="write_upper")
         for number in range(2):

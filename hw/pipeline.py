@@ -1,8 +1,8 @@
-"""Registers that keep a value beside a pipeline until the stage that uses it."""
+"""Registers of pipelines: delays, and stages that rest while nothing valid enters them."""
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 
 
 def delayed(m: Module, value: Any, cycles: int, *, name: str, is_data: bool = False) -> Any:
@@ -16,3 +16,13 @@ def delayed(m: Module, value: Any, cycles: int, *, name: str, is_data: bool = Fa
         m.d.sync += register.eq(value)
         value = register
     return value
+
+
+def staged(m: Module, valid: Value, value: Value, *, name: str) -> Signal:
+    """Return data as it was one cycle ago, or 0 if it was not valid then.
+
+    So a pipeline that has nothing to do rests at 0, which saves power, and time in a simulation.
+    """
+    register = Signal(value.shape(), name=name, reset_less=True)
+    m.d.sync += register.eq(Mux(valid, value, 0))
+    return register

@@ -5,7 +5,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.component import Unit
-from tilewright.hw.pipeline import delayed
+from tilewright.hw.pipeline import delayed, staged
 from tilewright.isa.integers import MAX_SHIFT, MULTIPLIER_BITS, SHIFT_BITS
 
 #: Width of the result of a run and of the bias.
@@ -45,6 +45,8 @@ class RequantiseLane(Unit):
     def __init__(self) -> None:
         super().__init__(
             {
+                #: Per stage, whether what enters it is of use; its registers rest at 0 if not.
+                "valid": In(REQUANTISE_STAGES),
                 #: Result of a run.
                 "run": In(signed(_RUN_BITS)),
                 #: Parameters of the lane, in the same cycle.
@@ -64,46 +66,40 @@ class RequantiseLane(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        total = Signal(signed(_TOTAL_BITS), reset_less=True)
-        m.d.sync += total.eq(self.run + self.parameters.bias)
-        multiplier = delayed(m, self.parameters.multiplier, 1, name="multiplier", is_data=True)
-        product = _multiply(m, total, multiplier)
+        valid = list(self.valid)
+        total = staged(m, valid[0], self.run + self.parameters.bias, name="total")
+        multiplier = staged(m, valid[0], self.parameters.multiplier, name="multiplier")
+        product = _multiply(m, valid[1:4], total, multiplier)
         shift = delayed(m, self.parameters.shift, 4, name="shift", is_data=True)
-        whole, half, sticky = _shift(m, product, shift)
-        narrow = Signal(signed(_NARROW_BITS), reset_less=True)
-        round_up = Signal(reset_less=True)
+        whole, half, sticky = _shift(m, valid[4:6], product, shift)
         top = whole[_NARROW_BITS - 1 :]
         fits = (top == 0) | top.all()
         limit = (1 << _NARROW_BITS - 1) - 1
-        m.d.sync += [
-            narrow.eq(Mux(fits, whole, Mux(whole[-1], -limit - 1, limit))),
-            round_up.eq(fits & half & (sticky | whole[0])),
-        ]
-        shifted = Signal(signed(_NARROW_BITS + 2), reset_less=True)
-        m.d.sync += shifted.eq(narrow + self.zero_point + round_up)
-        m.d.sync += self.result.eq(
-            Mux(shifted > self.high, self.high, Mux(shifted < self.low, self.low, shifted))
-        )
+        saturated = Mux(fits, whole, Mux(whole[-1], -limit - 1, limit))[:_NARROW_BITS]
+        narrow = staged(m, valid[6], saturated.as_signed(), name="narrow")
+        ties_to_even = fits & half & (sticky | whole[0])
+        round_up = staged(m, valid[6], ties_to_even, name="round_up")
+        shifted = staged(m, valid[7], narrow + self.zero_point + round_up, name="shifted")
+        clipped = Mux(shifted > self.high, self.high, Mux(shifted < self.low, self.low, shifted))
+        m.d.comb += self.result.eq(staged(m, valid[8], clipped[:8], name="clipped"))
         m.d.comb += self.raw.eq(delayed(m, whole[:_RUN_BITS], 3, name="raw", is_data=True))
         return m
 
 
-def _multiply(m: Module, total: Value, multiplier: Value) -> Value:
+def _multiply(m: Module, valid: list[Value], total: Value, multiplier: Value) -> Value:
     """Multiply in two parts, each of which fits a DSP48, in three stages."""
     parts = (Cat(total[:_LOW_BITS], 0).as_signed(), total[_LOW_BITS:].as_signed())
     products = []
     for part, name in zip(parts, ("low_product", "high_product"), strict=True):
-        width = len(part) + MULTIPLIER_BITS + 1
-        first = Signal(signed(width), name=f"{name}_1", reset_less=True)
-        second = Signal(signed(width), name=f"{name}_2", reset_less=True)
-        m.d.sync += [first.eq(part * Cat(multiplier, 0).as_signed()), second.eq(first)]
-        products.append(second)
-    product = Signal(signed(_PRODUCT_BITS), reset_less=True)
-    m.d.sync += product.eq((products[1] << _LOW_BITS) + products[0])
-    return product
+        first = staged(m, valid[0], part * Cat(multiplier, 0).as_signed(), name=f"{name}_1")
+        products.append(staged(m, valid[1], first, name=f"{name}_2"))
+    total_product = products[1].shift_left(_LOW_BITS) + products[0]
+    return staged(m, valid[2], total_product[:_PRODUCT_BITS].as_signed(), name="product")
 
 
-def _shift(m: Module, product: Value, shift: Value) -> tuple[Value, Value, Value]:
+def _shift(
+    m: Module, valid: list[Value], product: Value, shift: Value
+) -> tuple[Value, Value, Value]:
     """Shift right in two stages.
 
     Returns the whole part, the bit below it, and whether any bit below that one is set.
@@ -111,7 +107,9 @@ def _shift(m: Module, product: Value, shift: Value) -> tuple[Value, Value, Value
     wide = Cat(0, product).as_signed()
     coarse = Signal(signed(len(wide)), reset_less=True)
     coarse_sticky = Signal(reset_less=True)
-    with m.Switch(shift[_FINE.bit_length() - 1 :]):
+    with m.If(~valid[0]):
+        m.d.sync += [coarse.eq(0), coarse_sticky.eq(0)]
+    with m.Else(), m.Switch(shift[_FINE.bit_length() - 1 :]):
         for number in range((MAX_SHIFT + 1) // _FINE):
             with m.Case(number):
                 distance = number * _FINE
@@ -122,7 +120,9 @@ def _shift(m: Module, product: Value, shift: Value) -> tuple[Value, Value, Value
     fine = Signal(signed(len(wide)), reset_less=True)
     sticky = Signal(reset_less=True)
     distance = delayed(m, shift[: _FINE.bit_length() - 1], 1, name="fine_shift", is_data=True)
-    with m.Switch(distance):
+    with m.If(~valid[1]):
+        m.d.sync += [fine.eq(0), sticky.eq(0)]
+    with m.Else(), m.Switch(distance):
         for number in range(_FINE):
             with m.Case(number):
                 m.d.sync += [

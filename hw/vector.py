@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from tilewright.hw.array import join, lanes
 from tilewright.hw.component import Unit
 from tilewright.hw.layouts import instruction_layout, uop_bits, uop_layout
-from tilewright.hw.pipeline import delayed
+from tilewright.hw.pipeline import delayed, staged
 from tilewright.hw.requantise import REQUANTISE_STAGES, RequantiseLane, parameters_layout
 from tilewright.hw.scratchpad import ReadPort, WritePort
 from tilewright.hw.sequencer import Sequencer, mark_runs
@@ -194,25 +194,19 @@ class VectorEngine(Unit):
         bytes_ = lanes(self.vec.data, 8)
         coefs = lanes(self.coef.data, _COEF_BITS) * self._config.batch
         control = at[_MULTIPLIED_STAGE]
-        operation = at[_MULTIPLIED_STAGE - 1].operation
+        read, multiplied, selected = (at[_READ_STAGE + stage].valid for stage in range(3))
+        is_mac = at[_MULTIPLIED_STAGE - 1].operation == VectorOperation.MAC
         runs: list[Value] = []
         for i in range(self._lanes):
-            operand = Signal(signed(_ACC_BITS), name=f"operand_{i}", reset_less=True)
-            coef = Signal(signed(_COEF_BITS), name=f"coef_{i}", reset_less=True)
-            product = Signal(signed(_ACC_BITS), name=f"product_{i}", reset_less=True)
-            value = Signal(signed(_ACC_BITS), name=f"value_{i}", reset_less=True)
+            word = Mux(from_acc[1], lanes_of[1][i], Mux(from_acc[0], lanes_of[0][i], bytes_[i]))
+            operand = staged(m, read, word, name=f"operand_{i}")
+            coef = staged(m, read, coefs[i], name=f"coef_{i}")
+            passed = staged(m, multiplied, operand, name=f"passed_{i}")
+            both = (operand[:VECTOR_OPERAND_BITS].as_signed() * coef)[:_ACC_BITS]
+            product = staged(m, multiplied, both.as_signed(), name=f"product_{i}")
+            value = staged(m, selected, Mux(is_mac, product, passed), name=f"value_{i}")
             run = Signal(signed(_ACC_BITS), name=f"run_{i}", reset_less=True)
-            narrow = operand[:VECTOR_OPERAND_BITS].as_signed()
-            passed = delayed(m, operand, 1, name=f"operand_{i}", is_data=True)
-            m.d.sync += [
-                operand.eq(
-                    Mux(from_acc[1], lanes_of[1][i], Mux(from_acc[0], lanes_of[0][i], bytes_[i]))
-                ),
-                coef.eq(coefs[i]),
-                product.eq(narrow * coef),
-                value.eq(Mux(operation == VectorOperation.MAC, product, passed)),
-                run.eq(_combined(control, run, value)),
-            ]
+            m.d.sync += run.eq(Mux(control.valid, _combined(control, run, value), 0))
             runs.append(run)
         return runs
 
@@ -223,23 +217,26 @@ class VectorEngine(Unit):
         layout = parameters_layout()
         read = at[_COMBINED_STAGE - 2]
         m.d.comb += [
-            self.prm.enable.eq(read.valid & read.ends_run),
+            self.prm.enable.eq(_ends(read)),
             self.prm.address.eq(read.prm),
         ]
         unscaled: Any = layout.const({"bias": 0, "multiplier": 1, "shift": 0, "unused": 0})
         parameters = []
         for channel in range(self._config.block_out):
-            register: Any = Signal(layout, name=f"parameters_{channel}", reset_less=True)
             word = self.prm.data.word_select(channel, layout.size)
             scaled = at[_COMBINED_STAGE - 1].requantise
-            m.d.sync += register.eq(Mux(scaled, word, unscaled.as_value()))
-            parameters.append(register)
+            selected = Mux(scaled, word, unscaled.as_value())
+            parameters.append(
+                staged(m, _ends(at[_COMBINED_STAGE - 1]), selected, name=f"parameters_{channel}")
+            )
         results, raw = [], []
         clip = at[_CLIPPED_STAGE - 1]
         rounding = at[_CLIPPED_STAGE - 2]
+        valid = Cat(_ends(at[_COMBINED_STAGE + stage]) for stage in range(REQUANTISE_STAGES))
         for i, run in enumerate(runs):
             m.submodules[f"requantise_{i}"] = lane = RequantiseLane()
             m.d.comb += [
+                lane.valid.eq(valid),
                 lane.run.eq(run),
                 lane.parameters.eq(parameters[i % self._config.block_out]),
                 lane.zero_point.eq(Mux(rounding.requantise, rounding.zero_point, 0)),
@@ -269,16 +266,11 @@ class VectorEngine(Unit):
             offset = delayed(m, index[:offset_bits], 1, name=f"lut_offset_{i}", is_data=True)
             passed = delayed(m, result, 1, name=f"result_{i}", is_data=True)
             full = delayed(m, unscaled, 1, name=f"raw_{i}", is_data=True)
-            final = Signal(signed(8), name=f"final_{i}", reset_less=True)
-            entry = Signal(signed(_ACC_BITS), name=f"entry_{i}", reset_less=True)
             byte = Mux(looked_up.lookup, port.data.word_select(offset, 8).as_signed(), passed)
-            m.d.sync += [
-                final.eq(byte),
-                entry.eq(Mux(looked_up.requantise, byte, full)),
-            ]
-            narrow.append(final)
-            wide.append(entry)
-        ends = written.valid & written.ends_run
+            entry = Mux(looked_up.requantise, byte, full)
+            narrow.append(staged(m, _ends(looked_up), byte, name=f"final_{i}"))
+            wide.append(staged(m, _ends(looked_up), entry, name=f"entry_{i}"))
+        ends = _ends(written)
         to_acc = written.target == VectorTarget.ACC
         m.d.comb += [
             self.out.enable.eq(ends & ~to_acc),
@@ -306,6 +298,12 @@ class VectorEngine(Unit):
 def lut_words(config: AcceleratorConfig) -> int:
     """Words as wide as a memory port that hold all look-up tables."""
     return config.lut_tables * LUT_LENGTH // config.port_bytes
+
+
+def _ends(control: Any) -> Value:
+    """Whether a step is the last one of a run; only such steps leave a result."""
+    last: Value = control.valid & control.ends_run
+    return last
 
 
 def _combined(control: Any, run: Value, value: Value) -> Value:

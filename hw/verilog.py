@@ -20,6 +20,6 @@ def accelerator_verilog(config: AcceleratorConfig) -> str:
 
 
 def bench_verilog(config: AcceleratorConfig) -> str:
-    """Write the core beside its external memory; ports are those of `Bench`, and clk and rst."""
+    """Write the core beside its external memory; ports are those of `Bench`."""
     text: str = verilog.convert(Bench(config), name=BENCH_NAME, strip_internal_attrs=True)
     return text

@@ -132,8 +132,8 @@ def _load(path: Path) -> Any:
     library.tilewright_run.restype = ctypes.c_int32
     library.tilewright_counts.argtypes = [pointer, pointer]
     library.tilewright_counts.restype = None
-    library.tilewright_observe_entry.argtypes = [pointer, ctypes.c_int32, word, pointer]
-    library.tilewright_observe_entry.restype = None
+    library.tilewright_scratchpad.argtypes = [pointer, ctypes.c_int32, word, word, pointer]
+    library.tilewright_scratchpad.restype = None
     return library
 
 
@@ -192,8 +192,7 @@ def _observe(library: Any, machine: int, config: AcceleratorConfig) -> dict[Memo
         size = shape.entries * shape.entry_bytes // shape.banks
         width = config.port_bytes if memory is Memory.LUT else shape.entry_bytes
         words = np.zeros((size // width, width), dtype=np.uint8)
-        for entry, word in enumerate(words):
-            library.tilewright_observe_entry(machine, number, entry, word.ctypes.data)
+        library.tilewright_scratchpad(machine, number, *words.shape, words.ctypes.data)
         words = words.reshape(-1, shape.entry_bytes)
         result[memory] = np.concatenate([result[memory], words]) if memory in result else words
     return result

@@ -33,6 +33,8 @@ _VERILATE = (
     "-Wno-fatal",
     "--output-split",
     "20000",
+    # `valid ? value : 0` stays a branch, and neighbours become one: idle pipelines cost nothing
+    "-fno-dfg-peephole-replace-cond-with-else-branch-zero",
 )
 _COMPILE = ("-std=c++17", "-fPIC", "-march=native", "-fno-strict-aliasing", "-w")
 #: Optimisation of what runs in every cycle, of what runs once, and of Verilator's own library.

@@ -79,8 +79,8 @@ class Machine {
 #else
     (void)trace_path;
 #endif
-    bench_.rst = 0;
     bench_.start = 0;
+    bench_.observe_enable = 0;
   }
 
   ~Machine() {
@@ -137,12 +137,15 @@ class Machine {
 
   void count(std::uint32_t* counts) const { tilewright_count(bench_, counts); }
 
-  void observe(int port, std::uint32_t entry, std::uint8_t* bytes) {
-    bench_.observe_address = entry;
-    settle();
-    tick();
-    settle();
-    tilewright_observe(bench_, port, bytes);
+  void observe(int port, std::uint32_t entries, std::uint32_t entry_bytes, std::uint8_t* bytes) {
+    bench_.observe_enable = 1;
+    for (std::uint32_t entry = 0; entry < entries; ++entry, bytes += entry_bytes) {
+      bench_.observe_address = entry;
+      settle();
+      tick();
+      tilewright_observe(bench_, port, bytes);
+    }
+    bench_.observe_enable = 0;
   }
 
  private:
@@ -203,8 +206,9 @@ void tilewright_counts(void* machine, std::uint32_t* counts) {
   static_cast<Machine*>(machine)->count(counts);
 }
 
-void tilewright_observe_entry(void* machine, std::int32_t port, std::uint32_t entry,
-                              std::uint8_t* bytes) {
-  static_cast<Machine*>(machine)->observe(port, entry, bytes);
+// Copies the entries of a scratchpad, or of a bank; each takes `entry_bytes`.
+void tilewright_scratchpad(void* machine, std::int32_t port, std::uint32_t entries,
+                           std::uint32_t entry_bytes, std::uint8_t* bytes) {
+  static_cast<Machine*>(machine)->observe(port, entries, entry_bytes, bytes);
 }
 }

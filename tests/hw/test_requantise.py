@@ -54,6 +54,7 @@ def test_results_are_exact(run_benches: Any, rng: np.random.Generator) -> None:
     raw: list[int] = []
 
     async def bench(ctx: Any) -> None:
+        ctx.set(lane.valid, -1)
         for cycle in range(len(drawn) + REQUANTISE_STAGES):
             if cycle < len(drawn):
                 run, bias, multiplier, shift, *_ = drawn[cycle]
