@@ -20,6 +20,7 @@ from tilewright.compiler.lowering.placement import (
     tensor_views,
 )
 from tilewright.compiler.lowering.prefetch import prefetch_weights
+from tilewright.compiler.lowering.tasks import Task
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.operators import Conv2d
@@ -83,6 +84,44 @@ def lower_stage(
 
     With `keep_intermediates` nothing is fused and every tensor has its own place and is an output.
     """
+    code = generate_code(
+        nodes, kernels, graph, config, keep_intermediates=keep_intermediates, choices=choices
+    )
+    stage = code.stage
+    return AcceleratorStep(
+        program=_assemble(code, config),
+        inputs=tuple(_input_binding(stage, code.tensors, name) for name in stage.inputs),
+        outputs=tuple(Binding(tensor=name, layout=code.tensors[name]) for name in stage.outputs),
+        layers=code.layers,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCode:
+    """The code of a stage before it is a program."""
+
+    stage: _Stage
+    #: Of each kernel.
+    schedules: tuple[Schedule, ...]
+    layer_of_kernel: tuple[int, ...]
+    layers: tuple[LayerInfo, ...]
+    tensors: Mapping[str, BlockedTensor]
+    constants: ConstantPool
+    tasks: tuple[Task, ...]
+    #: Those of the tasks, with tokens, and the end.
+    instructions: tuple[AnyInstruction, ...]
+
+
+def generate_code(
+    nodes: Sequence[Node],
+    kernels: Mapping[str, Legalised],
+    graph: Graph,
+    config: AcceleratorConfig,
+    *,
+    keep_intermediates: bool,
+    choices: Choices = NO_CHOICES,
+) -> StageCode:
+    """Generate the code of a stage, as `lower_stage` assembles it."""
     stage = _prepare(
         nodes, kernels, graph, config, keep_intermediates=keep_intermediates, choices=choices
     )
@@ -96,9 +135,9 @@ def lower_stage(
         for name in flat
     }
     emitter = Emitter(config, ConstantPool(begin=plan.size_bytes, alignment=config.burst_bytes))
-    layer_of_kernel = [
+    layer_of_kernel = tuple(
         number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
-    ]
+    )
     begins = []
     for pipeline in pipelines:
         begins.append(len(emitter.tasks))
@@ -107,29 +146,22 @@ def lower_stage(
     tasks = prefetch_weights(
         [emitter.tasks[begin:end] for begin, end in zip(begins, ends, strict=True)]
     )
-    schedules = [schedule for pipeline in pipelines for schedule in pipeline.schedules]
-    instructions: list[AnyInstruction] = [
-        *assign_tokens(tasks, config, dram_begin=0, dram_end=plan.size_bytes),
-        Finish(),
-    ]
-    layers = tuple(
-        _layer_info(group, [s for s, n in zip(schedules, layer_of_kernel, strict=True) if n == i])
-        for i, group in enumerate(stage.groups)
-    )
-    program = _assemble(
-        stage,
-        tensors,
-        emitter.constants,
-        instructions,
-        [task.layer for task in tasks],
-        layers,
-        config,
-    )
-    return AcceleratorStep(
-        program=program,
-        inputs=tuple(_input_binding(stage, tensors, name) for name in stage.inputs),
-        outputs=tuple(Binding(tensor=name, layout=tensors[name]) for name in stage.outputs),
-        layers=layers,
+    schedules = tuple(schedule for pipeline in pipelines for schedule in pipeline.schedules)
+    instructions = assign_tokens(tasks, config, dram_begin=0, dram_end=plan.size_bytes)
+    return StageCode(
+        stage=stage,
+        schedules=schedules,
+        layer_of_kernel=layer_of_kernel,
+        layers=tuple(
+            _layer_info(
+                group, [s for s, n in zip(schedules, layer_of_kernel, strict=True) if n == i]
+            )
+            for i, group in enumerate(stage.groups)
+        ),
+        tensors=tensors,
+        constants=emitter.constants,
+        tasks=tuple(tasks),
+        instructions=(*instructions, Finish()),
     )
 
 
@@ -286,18 +318,11 @@ def _input_binding(stage: _Stage, tensors: Mapping[str, BlockedTensor], name: st
     return Binding(tensor=name, layout=tensors[folded], fold=rule)
 
 
-def _assemble(
-    stage: _Stage,
-    tensors: Mapping[str, BlockedTensor],
-    constants: ConstantPool,
-    instructions: list[AnyInstruction],
-    layer_of_task: Sequence[int],
-    layers: tuple[LayerInfo, ...],
-    config: AcceleratorConfig,
-) -> Program:
+def _assemble(code: StageCode, config: AcceleratorConfig) -> Program:
+    stage, constants = code.stage, code.constants
     alignment = code_alignment_bytes(config)
     code_address = -(-constants.end // alignment) * alignment
-    code_bytes = len(instructions) * instruction_bytes(config)
+    code_bytes = len(code.instructions) * instruction_bytes(config)
     dram_bytes = code_address + code_bytes
     if dram_bytes > config.dram.size_bytes:
         raise CompileError(
@@ -307,7 +332,7 @@ def _assemble(
         )
     folded = {placed: name for name, (placed, _) in stage.folds.items()}
     buffers = []
-    for name, tensor in tensors.items():
+    for name, tensor in code.tensors.items():
         source = folded.get(name, name)
         role = BufferRole.SCRATCH
         if source in stage.inputs:
@@ -319,15 +344,15 @@ def _assemble(
         )
     return Program(
         config=config,
-        instructions=tuple(instructions),
+        instructions=code.instructions,
         code_address=code_address,
         constants=tuple(
             Segment(address=address, data=data) for address, data in constants.chunks()
         ),
         buffers=tuple(buffers),
         dram_bytes=dram_bytes,
-        layers=tuple(layer.name for layer in layers),
-        layer_of_instruction=(*layer_of_task, -1),
+        layers=tuple(layer.name for layer in code.layers),
+        layer_of_instruction=(*(task.layer for task in code.tasks), -1),
     )
 
 

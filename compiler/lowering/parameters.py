@@ -1,56 +1,65 @@
-"""Encoding of requantisation parameters and lane coefficients as scratchpad entries."""
+"""Requantisation parameters and lane coefficients as entries of scratchpads."""
 
 import numpy as np
+import numpy.typing as npt
 
+from tilewright.compiler.lowering.bindings import ConstantEntries
 from tilewright.compiler.lowering.kernels import IntArray, Requantisation
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.integers import MULTIPLIER_BITS
-from tilewright.isa.memories import Memory, memory_shapes
 
 
-def prm_entries(scale: Requantisation, config: AcceleratorConfig) -> bytes:
-    """Encode the parameters of all channels, `block_out` per entry, whole layout blocks."""
-    channels = _padded(len(scale.bias), config)
-    words = np.zeros((channels, 2), dtype="<u4")
-    used = len(scale.bias)
-    words[:used, 0] = scale.bias.astype(np.int32).view(np.uint32)
-    words[:used, 1] = scale.multiplier.astype(np.uint32) | (
-        scale.shift.astype(np.uint32) << MULTIPLIER_BITS
-    )
-    return words.tobytes()
+def scales_of_channels(scale: Requantisation, config: AcceleratorConfig) -> ConstantEntries:
+    """Return entries ``[layout block, part]`` of the parameters of all channels."""
+    return _lanes(_words(scale, _padded(len(scale.bias), config)), (), config)
 
 
-def splat_prm(scale: Requantisation, config: AcceleratorConfig) -> bytes:
-    """Encode one entry with the parameters of channel 0 in every lane."""
-    lanes = np.zeros(config.block_out, dtype=np.int64)
-    return prm_entries(
-        Requantisation(
-            bias=lanes + scale.bias[0],
-            multiplier=lanes + scale.multiplier[0],
-            shift=lanes + scale.shift[0],
-            zero_point=scale.zero_point,
-            low=scale.low,
-            high=scale.high,
-        ),
-        config,
-    )[: memory_shapes(config)[Memory.PRM].entry_bytes]
+def scales_of_all(scales: list[Requantisation], config: AcceleratorConfig) -> ConstantEntries:
+    """Return entries ``[scale]``, each with the parameters of its channel 0 in every lane."""
+    words = np.concatenate([_words(scale, 1) for scale in scales])
+    return ConstantEntries(entries=_bytes(np.tile(words, config.block_out)))
 
 
-def coefficient_entries(coefficients: IntArray, config: AcceleratorConfig) -> bytes:
-    """Encode ``[taps, channels]`` as entries ``[block of block_out channels][tap]``."""
+def coefficients_of_channels(coefficients: IntArray, config: AcceleratorConfig) -> ConstantEntries:
+    """Return entries ``[layout block, part, tap]`` of coefficients ``[taps, channels]``."""
     taps, used = coefficients.shape
-    channels = _padded(used, config)
-    padded = np.zeros((taps, channels), dtype="<i2")
-    padded[:, :used] = coefficients
-    blocks = padded.reshape(taps, channels // config.block_out, config.block_out)
-    return np.ascontiguousarray(blocks.transpose(1, 0, 2)).tobytes()
+    padded = np.zeros((_padded(used, config), taps), dtype="<i2")
+    padded[:used] = coefficients.T
+    return _lanes(padded, (taps,), config)
 
 
-def splat(coefficients: IntArray, config: AcceleratorConfig) -> IntArray:
-    """Repeat ``[taps, 1]`` for every lane; leave ``[taps, channels]`` as it is."""
-    if coefficients.shape[1] > 1:
-        return coefficients
-    return np.repeat(coefficients, config.block_out, axis=1)
+def coefficients_of_all(coefficients: IntArray, config: AcceleratorConfig) -> ConstantEntries:
+    """Return entries ``[tap]`` of coefficients ``[taps, 1]``, the same in every lane."""
+    return ConstantEntries(
+        entries=_bytes(np.repeat(coefficients.astype("<i2"), config.block_out, axis=1))
+    )
+
+
+def _words(scale: Requantisation, channels: int) -> npt.NDArray[np.uint32]:
+    """Return bias, and multiplier with shift, of the first `channels` channels, 0 beyond them."""
+    words = np.zeros((channels, 2), dtype="<u4")
+    used = min(len(scale.bias), channels)
+    words[:used, 0] = scale.bias[:used].astype(np.int32).view(np.uint32)
+    words[:used, 1] = scale.multiplier[:used].astype(np.uint32) | (
+        scale.shift[:used].astype(np.uint32) << MULTIPLIER_BITS
+    )
+    return words
+
+
+def _lanes(
+    channels: npt.NDArray[np.generic], taps: tuple[int, ...], config: AcceleratorConfig
+) -> ConstantEntries:
+    """Cut values by channel ``[channels, ...]`` to entries ``[layout block, part, taps]``."""
+    blocks, lanes = len(channels) // config.layout_block, config.block_out
+    split = channels.reshape(blocks, -1, lanes, channels.shape[1])
+    ordered = split.transpose(0, 1, 3, 2) if taps else split
+    return ConstantEntries(entries=_bytes(ordered.reshape(*split.shape[:2], *taps, -1)))
+
+
+def _bytes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of arrays of entries, along the last axis."""
+    flat = np.ascontiguousarray(values)
+    return flat.view(np.uint8)
 
 
 def _padded(channels: int, config: AcceleratorConfig) -> int:

@@ -12,37 +12,43 @@ from tilewright.isa.config import AcceleratorConfig
 _DENSE = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockProducts:
-    """The products that one block of output channels needs."""
-
-    #: int64 ``[n, 3]``: input block of `block_in` channels, kernel row, kernel column.
-    positions: npt.NDArray[np.int64]
-    #: int8 ``[n, block_out, block_in]``.
-    tiles: npt.NDArray[np.int8]
-
-    def within(self, begin: int, end: int) -> "BlockProducts":
-        """Keep the products of input blocks `begin` to `end - 1`."""
-        chosen = (self.positions[:, 0] >= begin) & (self.positions[:, 0] < end)
-        return BlockProducts(positions=self.positions[chosen], tiles=self.tiles[chosen])
-
-    def part(self, begin: int, end: int) -> "BlockProducts":
-        """Keep products `begin` to `end - 1`."""
-        return BlockProducts(positions=self.positions[begin:end], tiles=self.tiles[begin:end])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PackedWeights:
-    """All products of a convolution, by block of output channels."""
+    """Weights of a convolution in blocks; those that are not present hold nothing but zeros.
 
-    blocks: tuple[BlockProducts, ...]
+    The axes in front of a block's are ``[output block, part, input block, part, addend, ky, kx]``,
+    blocks being layout blocks.
+    """
+
+    #: int8 ``[..., block_out, block_in]``.
+    tiles: npt.NDArray[np.int8]
+    #: bool ``[...]``.
+    present: npt.NDArray[np.bool_]
     #: Every block of output channels reads every block of input channels.
     dense: bool
 
     @property
+    def addends(self) -> int:
+        """How many int8 values add up to a weight."""
+        return int(self.tiles.shape[4])
+
+    @property
     def products(self) -> int:
         """Products per output pixel."""
-        return sum(len(block.positions) for block in self.blocks)
+        return int(self.present.sum())
+
+    @property
+    def most_products(self) -> int:
+        """Most products per output pixel that a block of output channels has."""
+        return int(self.present.sum(axis=(2, 3, 4, 5, 6)).max())
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """First and last layout block of input channels that each one of output channels reads."""
+        reads = np.asarray(self.present.any(axis=(1, 3, 4, 5, 6)))
+        first, behind = reads.argmax(axis=1), reads[:, ::-1].argmax(axis=1)
+        last = reads.shape[1] - 1 - behind
+        return tuple(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> PackedWeights:
@@ -52,33 +58,19 @@ def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> P
     first are mostly zero. Blocks that are all zero are left out where few others remain (grouped
     convolutions, selections of channels), and in the further addends.
     """
-    blocked = _blocked(_ungrouped(weights, groups), config)
-    addends = _int8_addends(blocked)
-    present = _nonzero(addends[0])
-    dense = bool(present.mean() > _DENSE)
+    tiles = np.stack(_int8_addends(_blocked(_ungrouped(weights, groups), config)), axis=4)
+    present = np.any(tiles, axis=(-2, -1))
+    inputs = -(-weights.shape[3] * groups // config.block_in)
+    parts = config.layout_block // config.block_in
+    # Input blocks that exist at all: the last layout block may not be full.
+    exists = (np.arange(present.shape[2] * parts) < inputs).reshape(-1, parts)[..., None, None]
+    first = present[:, :, :, :, 0]
+    dense = bool(first[:, :, exists[..., 0, 0]].mean() > _DENSE)
     if dense:
-        present = np.ones_like(present)
+        first[...] = exists
     else:
-        present[~np.any(present, axis=(1, 2, 3)), 0, 0, 0] = True
-    chosen = [present, *(_nonzero(addend) for addend in addends[1:])]
-    blocks = []
-    for number in range(blocked.shape[0]):
-        positions = [np.argwhere(mask[number]) for mask in chosen]
-        tiles = np.concatenate(
-            [
-                addend[number][tuple(where.T)]
-                for addend, where in zip(addends, positions, strict=True)
-            ]
-        )
-        merged = np.concatenate(positions)
-        order = np.argsort(merged[:, 0], kind="stable")
-        blocks.append(BlockProducts(positions=merged[order], tiles=tiles[order]))
-    return PackedWeights(blocks=tuple(blocks), dense=dense)
-
-
-def _nonzero(blocked: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Tell which blocks hold anything but zeros."""
-    return np.asarray(np.any(blocked, axis=(-2, -1)))
+        first[~first.any(axis=(2, 3, 4, 5)), 0, 0, 0, 0] = True
+    return PackedWeights(tiles=tiles, present=present, dense=dense)
 
 
 def _int8_addends(weights: IntArray) -> list[npt.NDArray[np.int8]]:
@@ -106,15 +98,21 @@ def _ungrouped(weights: IntArray, groups: int) -> IntArray:
 
 
 def _blocked(weights: IntArray, config: AcceleratorConfig) -> IntArray:
-    """Reorder to ``[output block, input block, kh, kw, block_out, block_in]``, zero-padded."""
+    """Reorder to ``[output block, part, input block, part, kh, kw, block_out, block_in]``."""
     outputs, height, width, inputs = weights.shape
-    block_out, block_in = config.block_out, config.block_in
-    out_channels = -(-outputs // config.layout_block) * config.layout_block
-    in_channels = -(-inputs // block_in) * block_in
-    padded = np.zeros((out_channels, height, width, in_channels), dtype=np.int16)
+    layout = config.layout_block
+    out_blocks, in_blocks = -(-outputs // layout), -(-inputs // layout)
+    padded = np.zeros((out_blocks * layout, height, width, in_blocks * layout), dtype=np.int16)
     padded[:outputs, :, :, :inputs] = weights
     split = padded.reshape(
-        out_channels // block_out, block_out, height, width, in_channels // block_in, block_in
+        out_blocks,
+        -1,
+        config.block_out,
+        height,
+        width,
+        in_blocks,
+        layout // config.block_in,
+        config.block_in,
     )
-    blocked: IntArray = split.transpose(0, 4, 2, 3, 1, 5)
+    blocked: IntArray = split.transpose(0, 1, 5, 6, 3, 4, 2, 7)
     return blocked

@@ -41,10 +41,11 @@ def build_nest(state: State) -> LoopNest:
     )
 
 
-def intrinsic_call(state: State, name: str) -> IntrinsicCall:
-    """Return the use of an intrinsic in the tensorized stage `name`; raises as `build_nest`."""
-    placed = realise(state)
-    return _call(placed, placed[name])
+def check_intrinsics(state: State, *names: str) -> None:
+    """Raise as `build_nest` unless intrinsics do what the tensorized stages `names` compute."""
+    placed = realise(state) if names else {}
+    for name in names:
+        _call(placed, placed[name])
 
 
 def _allocate(place: Realisation, body: Statement) -> Statement:

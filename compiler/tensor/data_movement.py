@@ -145,7 +145,11 @@ def cache_write(state: State, primitive: CacheWrite) -> State:
         )
     tensor = replace(stage.tensor, name=primitive.name, scope=primitive.scope, definition=None)
     # It runs where the stage ran, so that what it reads is at hand there.
-    computed = replace(new_stage(tensor, stage.axes, stage.body), attachment=stage.attachment)
+    computed = replace(
+        new_stage(tensor, stage.axes, stage.body),
+        attachment=stage.attachment,
+        conditions=stage.conditions,
+    )
     copy = new_stage(stage.tensor, stage.axes, Load(tensor, tuple(axis.var for axis in stage.axes)))
     copy = replace(copy, attachment=stage.attachment, double_buffer=stage.double_buffer)
     return state.inserted(computed, before=stage.name).updated(copy)
@@ -174,7 +178,7 @@ def _factored(state: State, primitive: ReduceFactor, stage: Stage, reduce: Reduc
     size_loops(stage.relations, sizes)
     loops = [loop for loop in stage.loops if loop in stage.reduce_loops]
     axes = {loop: Axis(name=loop, extent=sizes[loop]) for loop in loops}
-    term = _term(stage, reduce, sizes, axes)
+    term, conditions = _term(stage, reduce, sizes, axes)
     kept = axes.pop(primitive.axis)
     partial_axes = (kept, *stage.axes)
     tensor = replace(
@@ -185,21 +189,27 @@ def _factored(state: State, primitive: ReduceFactor, stage: Stage, reduce: Reduc
         definition=None,
     )
     rest = tuple(axes.values())
-    body = Reduce(reduce.reduction, term, rest) if rest else term
+    body: Expr = Reduce(reduce.reduction, term, rest)
+    if not rest:
+        identity = Const(reduce.reduction.identity(reduce.dtype), reduce.dtype)
+        body = select(all_of(*conditions), term, identity) if conditions else term
     element = Load(tensor, tuple(axis.var for axis in partial_axes))
     total = new_stage(stage.tensor, stage.axes, Reduce(reduce.reduction, element, (kept,)))
     total = replace(total, attachment=stage.attachment)
-    partial = replace(new_stage(tensor, partial_axes, body), attachment=stage.attachment)
+    partial = replace(
+        new_stage(tensor, partial_axes, body),
+        attachment=stage.attachment,
+        conditions=conditions if rest else (),
+    )
     return state.inserted(partial, before=stage.name).updated(total)
 
 
-def _term(stage: Stage, reduce: Reduce, sizes: dict[str, int], axes: dict[str, Axis]) -> Expr:
-    """Return one term of the reduction over the present loops, the identity where guarded."""
+def _term(
+    stage: Stage, reduce: Reduce, sizes: dict[str, int], axes: dict[str, Axis]
+) -> tuple[Expr, tuple[Expr, ...]]:
+    """Return one term of the reduction over the present loops, and the conditions it is under."""
     values: dict[str, Expr] = {loop: axis.var for loop, axis in axes.items()}
     ranges = {loop: Interval(0, axis.extent - 1) for loop, axis in axes.items()}
     guards = undo_relations(stage.relations, sizes, values, ranges)
-    term = substitute(reduce.body, values)
-    if not guards:
-        return term
-    identity = Const(reduce.reduction.identity(reduce.dtype), reduce.dtype)
-    return select(all_of(*(guard for _, guard in guards)), term, identity)
+    conditions = (*stage.conditions, *(guard for _, guard in guards))
+    return substitute(reduce.body, values), tuple(substitute(one, values) for one in conditions)

@@ -70,8 +70,10 @@ class _Memory:
         return value
 
 
-def interpret(nest: LoopNest, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Run a loop nest and return the outputs by name.
+def interpret(
+    nest: LoopNest, inputs: Mapping[str, Array], scalars: Mapping[str, Number] | None = None
+) -> dict[str, Array]:
+    """Run a loop nest, whose parameters are `scalars`, and return the outputs by name.
 
     An intrinsic does what its pattern says. Loops whose iterations should not depend on each other
     run from the last one to the first, so that a result which needs an order comes out wrong.
@@ -84,7 +86,7 @@ def interpret(nest: LoopNest, inputs: Mapping[str, Array]) -> dict[str, Array]:
         If the nest reads or writes out of bounds, reads an element before it is set, or leaves an
         element of an output unset.
     """
-    environment: Environment = {}
+    environment: Environment = dict(scalars or {})
     for tensor in nest.inputs:
         environment[f"@{tensor.name}"] = _Memory(tensor, _input_values(tensor, inputs))
     for tensor in nest.outputs:

@@ -28,6 +28,9 @@ class Operator(Enum):
     AND = "and"
     OR = "or"
 
+    # Members are unique; hashing their names takes long where expressions are compared.
+    __hash__ = object.__hash__
+
 
 COMPARISONS = frozenset(
     {Operator.LESS, Operator.LESS_EQUAL, Operator.EQUAL, Operator.NOT_EQUAL},

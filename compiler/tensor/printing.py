@@ -82,7 +82,8 @@ def _format(expr: Expr) -> tuple[str, int]:
             return f"{expr.tensor.name}[{_list(*expr.indices)}]", _ATOM
         case Reduce():
             axes = ", ".join(f"{axis.name} in 0..{axis.extent}" for axis in expr.axes)
-            return f"{expr.reduction.value}({_list(expr.body)} for {axes})", _ATOM
+            over = f" for {axes}" if axes else ""
+            return f"{expr.reduction.value}({_list(expr.body)}{over})", _ATOM
         case _:
             assert_never(expr)
 

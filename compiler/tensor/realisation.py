@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tilewright.compiler.tensor.expressions import Const, Expr, Load, Tensor, Var
 from tilewright.compiler.tensor.intervals import Interval, Ranges
@@ -84,6 +85,15 @@ def realise(state: State) -> dict[str, Realisation]:
         If a stage needs more threads than the loop around it has, or its threads do not share
         its storage.
     """
+    loops = replace(state, stages=tuple(replace(one, tensorized=None) for one in state.stages))
+    return {
+        name: replace(place, stage=state.stage(name)) for name, place in _realise(loops).items()
+    }
+
+
+@lru_cache(maxsize=8)
+def _realise(state: State) -> Mapping[str, Realisation]:
+    """Place every stage, whatever intrinsics do: the same while a schedule is tensorized."""
     counts = Counter(loop for stage in state for loop in stage.loops)
     unique = frozenset(loop for loop, count in counts.items() if count == 1)
     placed: dict[str, Realisation] = {}
@@ -110,6 +120,7 @@ def _place(
     for axis, span in zip(stage.axes, spans, strict=True):
         values[axis.name] = simplify(span.base + values[axis.name], ranges)
         guards.append(values[axis.name] < axis.extent)
+    reduce_guards += [substitute(condition, values) for condition in stage.conditions]
     storage = stage.tensor
     if stage.name not in state.outputs:
         storage = _storage(stage, tuple(span.extent for span in spans))

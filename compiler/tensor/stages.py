@@ -52,6 +52,8 @@ class Stage:
         The axes of the result.
     body
         Value of an element; loads name other tensors.
+    conditions
+        Of a reduction: terms for which one of them does not hold are left out.
     relations
         How the loops came from the axes, in the order in which that happened.
     loops
@@ -63,6 +65,7 @@ class Stage:
     tensor: Tensor
     axes: tuple[Axis, ...]
     body: Expr
+    conditions: tuple[Expr, ...] = ()
     relations: tuple[Relation, ...] = ()
     loops: tuple[str, ...]
     kinds: tuple[tuple[str, LoopKind], ...] = ()

@@ -26,7 +26,7 @@ from tilewright.compiler.tensor.realisation import Loop, Realisation
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.simplify import simplify
 from tilewright.compiler.tensor.statements import IntrinsicCall, Region
-from tilewright.compiler.tensor.traversal import children, substitute, variables
+from tilewright.compiler.tensor.traversal import children, loads, substitute, variables
 
 
 class Mismatch(Exception):
@@ -171,10 +171,11 @@ def _unify(pattern: Expr, expr: Expr, bindings: _Bindings) -> None:
     if isinstance(pattern, Var) and pattern.name not in bindings.inner:
         _bind_parameter(pattern, expr, bindings)
         return
-    if pattern.dtype is ScalarType.INDEX and expr.dtype is ScalarType.INDEX:
+    is_sum = not loads(pattern)
+    if is_sum and pattern.dtype is ScalarType.INDEX and expr.dtype is ScalarType.INDEX:
         _unify_index(pattern, expr, bindings)
         return
-    if isinstance(pattern, Binary) and pattern.left.dtype is ScalarType.INDEX:
+    if is_sum and isinstance(pattern, Binary) and pattern.left.dtype is ScalarType.INDEX:
         if isinstance(expr, Binary) and pattern.operator is expr.operator:
             _unify_index(pattern.right - pattern.left, expr.right - expr.left, bindings)
             return
@@ -238,6 +239,8 @@ def _region(operand: Tensor, indices: tuple[Expr, ...], load: Load, bindings: _B
             f"operand {operand.name!r} is {operand.dtype} in {operand.scope}, "
             f"{tensor.name!r} is {tensor.dtype} in {tensor.scope}"
         )
+    if any(map(loads, indices)):
+        return _gathered(indices, load, bindings)
     # Where an axis of one iteration leaves a choice, the tile is the innermost part of the tensor.
     for axes in reversed(tuple(combinations(range(len(tensor.shape)), len(indices)))):
         offsets = list(load.indices)
@@ -248,6 +251,16 @@ def _region(operand: Tensor, indices: tuple[Expr, ...], load: Load, bindings: _B
             return Region(tensor=tensor, offsets=simplified, axes=axes)
     wanted = ", ".join(map(_text, indices))
     raise Mismatch(f"{operand.name}[{wanted}] is {_text(load)}, which runs through it otherwise")
+
+
+def _gathered(indices: tuple[Expr, ...], load: Load, bindings: _Bindings) -> Region:
+    """Return the whole of a tensor that is indexed by data, as the pattern indexes it."""
+    if len(indices) != len(load.indices):
+        raise Mismatch(f"{_text(load)} has {len(load.indices)} indices, not {len(indices)}")
+    for wanted, given in zip(indices, load.indices, strict=True):
+        _unify(wanted, given, bindings)
+    offsets = (_constant(0),) * len(indices)
+    return Region(tensor=load.tensor, offsets=offsets, axes=tuple(range(len(indices))))
 
 
 def _first(intrinsic: Intrinsic, outer: tuple[Loop, ...]) -> Expr | None:

@@ -91,15 +91,16 @@ def _split_guard(condition: Expr, var: str) -> tuple[list[Expr], list[Expr]]:
     """Return the parts of a conjunction that use `var`, and those that do not."""
     own: list[Expr] = []
     outer: list[Expr] = []
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         (own if var in variables(part) else outer).append(part)
     return own, outer
 
 
-def _conjuncts(condition: Expr) -> tuple[Expr, ...]:
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """Return the parts of a conjunction."""
     match condition:
         case Binary(Operator.AND, left, right):
-            return (*_conjuncts(left), *_conjuncts(right))
+            return (*conjuncts(left), *conjuncts(right))
         case _:
             return (condition,)
 
@@ -108,7 +109,7 @@ def _guard(condition: Expr, body: Statement) -> Statement:
     if isinstance(condition, Const):
         return body if condition.value else NOTHING
     if isinstance(body, If):
-        parts = dict.fromkeys((*_conjuncts(condition), *_conjuncts(body.condition)))
+        parts = dict.fromkeys((*conjuncts(condition), *conjuncts(body.condition)))
         return If(condition=all_of(*parts), body=body.body)
     return NOTHING if body == NOTHING else If(condition=condition, body=body)
 

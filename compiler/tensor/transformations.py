@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.tensor.build_nest import intrinsic_call
+from tilewright.compiler.tensor.build_nest import check_intrinsics
 from tilewright.compiler.tensor.data_movement import (
     cache_read,
     cache_write,
@@ -53,15 +53,14 @@ def apply_primitive(
         If the primitive is not legal; the state is left as it was.
     """
     after = _apply(state, primitive, intrinsics)
-    for stage in after:
-        if stage.tensorized is None:
-            continue
-        try:
-            intrinsic_call(after, stage.name)
-        except ScheduleError as error:
-            if isinstance(primitive, Tensorize) and primitive.stage == stage.name:
-                raise
-            raise refuse(primitive, f"then {error}") from error
+    if isinstance(primitive, Tensorize):
+        # The loops that one stage leaves to an intrinsic change nothing for the others.
+        check_intrinsics(after, primitive.stage)
+        return after
+    try:
+        check_intrinsics(after, *(stage.name for stage in after if stage.tensorized is not None))
+    except ScheduleError as error:
+        raise refuse(primitive, f"then {error}") from error
     return after
 
 

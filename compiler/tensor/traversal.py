@@ -79,9 +79,11 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def nodes(expr: Expr) -> Iterator[Expr]:
     """Iterate over `expr` and everything in it, outermost first."""
-    yield expr
-    for operand in children(expr):
-        yield from nodes(operand)
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(children(node))
 
 
 def variables(expr: Expr) -> frozenset[str]:

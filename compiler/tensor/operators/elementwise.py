@@ -43,9 +43,9 @@ def requantized(
     multiplier: Operand,
     shift: Operand,
     *,
-    zero_point: int,
-    low: int,
-    high: int,
+    zero_point: Operand,
+    low: Operand,
+    high: Operand,
 ) -> Expr:
     """Return what `tilewright.isa.integers.requantize` does to an accumulator of any integer type.
 

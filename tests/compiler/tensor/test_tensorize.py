@@ -9,9 +9,15 @@ from tilewright.compiler.tensor.accelerator import (
     gemm_tile,
     padded_transfer,
     transfer,
-    vector_immediate,
 )
-from tilewright.compiler.tensor.build import cast, constant, maximum, reduce_max, reduce_sum
+from tilewright.compiler.tensor.build import (
+    cast,
+    constant,
+    maximum,
+    parameter,
+    reduce_max,
+    reduce_sum,
+)
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, ExpressionError, Tensor
 from tilewright.compiler.tensor.intrinsics import Intrinsic
@@ -90,6 +96,18 @@ def test_transfers_take_tiles_of_any_size_up_to_theirs(rng: np.random.Generator)
     np.testing.assert_array_equal(run(schedule, inputs), expected)
     text = format_nest(lower(schedule))
     assert "A.inp[i0.outer + :, :] = load 1 x 4 (A[i0.outer + :, k.outer * 4 + :])" in text
+
+
+def vector_immediate(
+    name: str, lanes: int, operation: Callable[[Expr, Expr], Expr], emitter: str
+) -> Intrinsic:
+    """An operation on int32 accumulators with a scalar called ``immediate``."""
+    value = placeholder((lanes,), INT32, "value", scope="acc")
+    immediate = parameter("immediate", INT32)
+    result = compute(
+        (lanes,), lambda lane: operation(value[lane], immediate), "result", scope="acc"
+    )
+    return Intrinsic(name=name, pattern=result, emitter=emitter)
 
 
 def test_vector_operations_take_scalars(rng: np.random.Generator) -> None:

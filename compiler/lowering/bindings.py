@@ -1,0 +1,52 @@
+"""What the inputs and outputs of a loop nest stand for: activations in DRAM, constants, weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.compiler.lowering.tensors import BlockedTensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DramView:
+    """An activation tensor in DRAM, or the part of it from some block, row and column on."""
+
+    name: str
+    tensor: BlockedTensor
+    block: int = 0
+    row: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConstantEntries:
+    """Entries of a constant, as the bytes of a scratchpad."""
+
+    #: uint8 ``[..., bytes of an entry]``.
+    entries: npt.NDArray[np.uint8]
+    _parts: dict[tuple[int, ...], bytes] = field(default_factory=dict)
+
+    def part(self, begins: tuple[int, ...], sizes: tuple[int, ...]) -> bytes:
+        """Return the entries from `begins` on, row by row; the same bytes for the same part."""
+        key = (*begins, *sizes)
+        if key not in self._parts:
+            where = (slice(b, b + n) for b, n in zip(begins, sizes, strict=True))
+            self._parts[key] = self.entries[tuple(where)].tobytes()
+        return self._parts[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightBlocks:
+    """Weights in blocks, of which some are left out because all their values are zero."""
+
+    #: int8 ``[..., block_out, block_in]``.
+    tiles: npt.NDArray[np.int8]
+    #: bool ``[...]``.
+    present: npt.NDArray[np.bool_]
+
+
+Binding: TypeAlias = DramView | ConstantEntries | WeightBlocks
+Bindings: TypeAlias = Mapping[str, Binding]

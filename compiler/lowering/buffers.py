@@ -1,0 +1,121 @@
+"""Tensors in scratchpads while code is generated: where they lie, or how they get there."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.compiler.lowering.bindings import ConstantEntries, DramView, WeightBlocks
+from tilewright.compiler.lowering.emitter import Emitter, Padding
+from tilewright.compiler.lowering.regions import tile_region
+from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.isa.memories import Memory, memory_shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A tensor on chip: its entries lie row by row, the first one at index `origins`."""
+
+    span: Span
+    #: Extents of the axes in front of those of an entry.
+    sizes: tuple[int, ...]
+    origins: tuple[int, ...]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Entries from one index along each axis to the next."""
+        return _strides(self.sizes)
+
+    def entry(self, at: Sequence[int]) -> int:
+        """Return the index of an entry in the scratchpad."""
+        places = zip(at, self.origins, self.strides, strict=True)
+        return self.span.begin + sum((index - first) * step for index, first, step in places)
+
+
+def _strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+
+
+def placed(span: Span, sizes: tuple[int, ...]) -> Placed:
+    """Return a tensor all of which lies in `span`."""
+    return Placed(span=span, sizes=sizes, origins=(0,) * len(sizes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileLoad:
+    """A tile of activations that is loaded when something reads it, unless it is still there.
+
+    A tile is known by what it holds: every tensor is written once, before anything reads it.
+    """
+
+    memory: Memory
+    view: DramView
+    group: int
+    block: int
+    blocks: int
+    row: int
+    rows: int
+    column: int
+    columns: int
+    padding: Padding
+    #: Extents of the axes of the tensor in the scratchpad; `plane_axis` is that of the blocks.
+    sizes: tuple[int, ...]
+    plane_axis: int
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Entries from one index along each axis to the next."""
+        return _strides(self.sizes)
+
+    def bring(
+        self, emitter: Emitter, pinned: tuple[Span, ...] = (), planes: range | None = None
+    ) -> Placed:
+        """Load the tile, or some of its planes, away from the `pinned` spans."""
+        chosen = range(self.blocks) if planes is None else planes
+        tensor = self.view.tensor
+        region = tile_region(
+            tensor,
+            group=self.group,
+            block=self.view.block + self.block + chosen.start,
+            blocks=len(chosen),
+            row=min(self.row, tensor.shape.height - 1),
+            rows=self.rows,
+            column=min(self.column, tensor.shape.width - 1),
+            columns=self.columns,
+            entry_bytes=memory_shape(self.memory, emitter.config).entry_bytes,
+            merge=not self.padding.any,
+        )
+        span = emitter.load_tile(
+            self.memory, (self.view.name, region, self.padding), region, self.padding, pinned
+        )
+        sizes, origins = list(self.sizes), [0] * len(self.sizes)
+        sizes[self.plane_axis], origins[self.plane_axis] = len(chosen), chosen.start
+        return Placed(span=span, sizes=tuple(sizes), origins=tuple(origins))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantLoad:
+    """A part of a constant that is loaded when something reads it, unless it is still there."""
+
+    memory: Memory
+    constant: ConstantEntries
+    begins: tuple[int, ...]
+    sizes: tuple[int, ...]
+    #: Extents of the axes of the tensor in the scratchpad.
+    layout: tuple[int, ...]
+
+    def bring(self, emitter: Emitter, pinned: tuple[Span, ...] = ()) -> Placed:
+        """Load the part, away from the `pinned` spans."""
+        data = self.constant.part(self.begins, self.sizes)
+        return placed(emitter.load_constant(self.memory, data, pinned), self.layout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightLoad:
+    """A part of the weights; the products that read it say in which order it is loaded."""
+
+    weights: WeightBlocks
+    begins: tuple[int, ...]
+
+
+Buffer: TypeAlias = Placed | TileLoad | ConstantLoad | WeightLoad

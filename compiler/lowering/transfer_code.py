@@ -1,0 +1,139 @@
+"""Loads and stores of an operation in one tile: the part of a tensor that moves, and its border."""
+
+from collections.abc import Mapping
+
+from tilewright.compiler.lowering.bindings import Binding, ConstantEntries, DramView, WeightBlocks
+from tilewright.compiler.lowering.buffers import (
+    Buffer,
+    ConstantLoad,
+    Placed,
+    TileLoad,
+    WeightLoad,
+)
+from tilewright.compiler.lowering.emitter import Emitter, Padding
+from tilewright.compiler.lowering.nests import Access, Operation
+from tilewright.compiler.lowering.regions import tile_region
+from tilewright.compiler.lowering.tables import Indices
+from tilewright.compiler.tensor.accelerator import memory_of
+from tilewright.isa.errors import CompileError
+
+#: Axes of activations in DRAM: group, block, row, column, part, image, lane.
+_RANK = 7
+
+
+def evaluate_load(
+    operation: Operation,
+    indices: Indices,
+    numbers: Mapping[str, int],
+    binding: Binding,
+    rank: int,
+) -> Buffer:
+    """Return what a load brings into a tensor with `rank` axes in front of those of an entry.
+
+    `numbers` holds the parameters of its intrinsic.
+    """
+    extents = tuple(extent.at(indices) for extent in operation.extents)
+    source, target = operation.inputs["source"], operation.output
+    begins = tuple(base.at(indices) for base in source.bases)
+    if any(base.at(indices) for base in target.bases):
+        raise CompileError(f"a load must fill all of {target.tensor.name!r}")
+    sizes = _sizes(target, extents, rank)
+    match binding:
+        case ConstantEntries():
+            return ConstantLoad(
+                memory=memory_of(target.tensor.scope),
+                constant=binding,
+                begins=begins[: binding.entries.ndim - 1],
+                sizes=_sizes(source, extents, binding.entries.ndim - 1),
+                layout=sizes,
+            )
+        case WeightBlocks():
+            count = binding.present.ndim
+            return WeightLoad(weights=binding, begins=begins[:count])
+        case DramView():
+            return _tile_load(operation, indices, numbers, binding, extents, sizes)
+    raise AssertionError(f"{binding!r} is no binding")
+
+
+def _sizes(access: Access, extents: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Return how many indices along the first `rank` axes an access covers."""
+    sizes = [1] * rank
+    for axis, extent in zip(access.axes, extents, strict=True):
+        if axis < rank:
+            sizes[axis] = extent
+    return tuple(sizes)
+
+
+def _tile_load(
+    operation: Operation,
+    indices: Indices,
+    border: Mapping[str, int],
+    view: DramView,
+    extents: tuple[int, ...],
+    sizes: tuple[int, ...],
+) -> TileLoad:
+    source, target = operation.inputs["source"], operation.output
+    _check_tile(source)
+    group, block, row, column, *_ = (base.at(indices) for base in source.bases)
+    planes, rows, columns, parts, *_ = extents
+    top, bottom = _inside(border.get("top", 0), border.get("bottom", rows), rows)
+    left, right = _inside(border.get("left", 0), border.get("right", columns), columns)
+    return TileLoad(
+        memory=memory_of(target.tensor.scope),
+        view=view,
+        group=group,
+        block=block,
+        blocks=planes,
+        row=row + top,
+        rows=bottom - top,
+        column=column + left,
+        columns=right - left,
+        padding=Padding(
+            left=left * parts,
+            right=(columns - right) * parts,
+            top=top,
+            bottom=rows - bottom,
+            value=border.get("fill", 0),
+        ),
+        sizes=sizes,
+        plane_axis=target.axes[0],
+    )
+
+
+def _inside(begin: int, end: int, extent: int) -> tuple[int, int]:
+    """Return the first index of an axis inside the image and the one after the last."""
+    first = min(max(begin, 0), extent)
+    return first, min(max(end, first), extent)
+
+
+def _check_tile(access: Access) -> None:
+    if len(access.tensor.shape) != _RANK or access.axes != tuple(range(1, _RANK)):
+        raise CompileError(
+            f"{access.tensor.name!r} must have the axes group, block, row, column, part, image,"
+            " lane, and be moved by blocks, rows and columns"
+        )
+
+
+def emit_store(
+    operation: Operation, indices: Indices, view: DramView, source: Placed, emitter: Emitter
+) -> None:
+    """Append the store of a tile."""
+    target = operation.output
+    _check_tile(target)
+    group, block, row, column, *_ = (base.at(indices) for base in target.bases)
+    planes, rows, columns, parts, *_ = (extent.at(indices) for extent in operation.extents)
+    if source.span.entries != planes * rows * columns * parts:
+        raise CompileError(f"a store must take all of {operation.inputs['source'].tensor.name!r}")
+    region = tile_region(
+        view.tensor,
+        group=group,
+        block=view.block + block,
+        blocks=planes,
+        row=view.row + row,
+        rows=rows,
+        column=view.column + column,
+        columns=columns,
+        entry_bytes=emitter.config.lane_entry_bytes,
+        merge=True,
+    )
+    emitter.store(source.span, region)
