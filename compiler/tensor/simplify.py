@@ -74,6 +74,7 @@ RULES = (
     Rule(maximum(_x, _y), _x, _y <= _x),
     Rule(maximum(_x, _y), _y, _x <= _y),
     Rule(_x * _c < _d, _x < -(-_d // _c), 1 < _c),
+    Rule(_x * _c + _y < _d, _x < _d // _c, equal(_d % _c, 0) & (1 < _c) & _within(ZERO, _y, _c)),
     Rule(_p & TRUE, _p),
     Rule(TRUE & _p, _p),
     Rule(_p & FALSE, FALSE),
@@ -132,7 +133,7 @@ def _rewrite(expr: Expr, ranges: Ranges) -> Expr:
         return expr
     if expr.operator in COMPARISONS and (known := decide(expr, ranges)) is not None:
         return TRUE if known else FALSE
-    normal = from_linear(_join(to_linear(expr))) if expr.dtype is ScalarType.INDEX else expr
+    normal = from_linear(_join(to_linear(expr), ranges)) if expr.dtype is ScalarType.INDEX else expr
     if normal != expr:
         return simplify(normal, ranges)
     for form in _forms(expr):
@@ -143,24 +144,31 @@ def _rewrite(expr: Expr, ranges: Ranges) -> Expr:
     return expr
 
 
-def _join(linear: Linear) -> Linear:
+def _join(linear: Linear, ranges: Ranges) -> Linear:
     """Apply ``x // c * c * n + x % c * n -> x * n`` to the terms of a sum."""
     coefficients = dict(linear.terms)
     for atom, coefficient in linear.terms:
         match atom:
             case Binary(Operator.MODULO, value, Const(int(divisor))):
-                quotient = value // divisor
+                if coefficient * divisor not in coefficients.values():
+                    continue
+                quotient = simplify(value // divisor, ranges)
                 if coefficients.get(quotient) == coefficient * divisor:
                     removed = ((atom, -coefficient), (quotient, -coefficient * divisor))
                     whole = combine((*linear.terms, *removed), linear.constant)
-                    return _join(whole + to_linear(value).scaled(coefficient))
+                    return _join(whole + to_linear(value).scaled(coefficient), ranges)
     return linear
 
 
 def _forms(expr: Binary) -> Iterator[Binary]:
-    """Iterate over ways to write ``a // d`` and ``a % d`` with multiples of a factor of d apart."""
+    """Iterate over ways to write ``a // d``, ``a % d`` and ``a < d``.
+
+    In each, the multiples of a factor of ``d`` stand apart from the rest of ``a``.
+    """
     yield expr
-    if expr.operator not in (Operator.FLOOR_DIVIDE, Operator.MODULO):
+    if expr.operator not in (Operator.FLOOR_DIVIDE, Operator.MODULO, Operator.LESS):
+        return
+    if expr.left.dtype is not ScalarType.INDEX:
         return
     if not isinstance(expr.right, Const) or int(expr.right.value) <= 0:
         return

@@ -113,6 +113,10 @@ class _KernelWriter:
         yield from self._statement(self.kernel.body, ranges, _INDENT)
         yield "}"
 
+    def _private(self) -> frozenset[Tensor]:
+        declared = (part for part in walk(self.kernel.body) if isinstance(part, Declare))
+        return frozenset(declaration.tensor for declaration in declared)
+
     def _bounds(self) -> str:
         return self.dialect.launch_bounds.format(
             threads=self.kernel.threads,
@@ -168,7 +172,7 @@ class _KernelWriter:
     def _loop(self, loop: Loop, ranges: dict[str, Interval], indent: str) -> Iterator[str]:
         inside = {**ranges, loop.var.name: Interval(0, loop.extent - 1)}
         if loop.repetition is Repetition.VECTOR:
-            plan = plan_vector(loop, inside)
+            plan = plan_vector(loop, inside, self._private())
             if plan is not None:
                 yield from self._vector(plan, inside, indent)
                 return

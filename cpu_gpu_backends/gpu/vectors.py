@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tilewright.compiler.tensor.build import call, constant, equal
-from tilewright.compiler.tensor.expressions import Expr, Load, Select
+from tilewright.compiler.tensor.expressions import Expr, Load, Select, Tensor
 from tilewright.compiler.tensor.intervals import Ranges
 from tilewright.compiler.tensor.linear import Linear, from_linear, to_linear
 from tilewright.compiler.tensor.operations import Function
@@ -48,8 +48,11 @@ class VectorPlan:
     store: VectorAccess | None
 
 
-def plan_vector(loop: Loop, ranges: Ranges) -> VectorPlan | None:
-    """Return how the lanes of `loop` are carried out together, None where nothing is gained."""
+def plan_vector(loop: Loop, ranges: Ranges, private: frozenset[Tensor]) -> VectorPlan | None:
+    """Return how the lanes of `loop` are carried out together, None where nothing is gained.
+
+    What lies in `private` memory has no address, its elements are in registers of their own.
+    """
     body: KernelStatement = loop.body
     condition: Expr | None = None
     if isinstance(body, Guard) and loop.var.name not in variables(body.condition):
@@ -59,11 +62,13 @@ def plan_vector(loop: Loop, ranges: Ranges) -> VectorPlan | None:
     sources: dict[Load, tuple[Expr, ...] | None] = {}
     _collect(body.value, (), sources)
     reads_itself = any(load.tensor is body.tensor for load in sources)
-    store = None if reads_itself else _access(Load(body.tensor, body.indices), loop, ranges, ())
+    store = None
+    if not reads_itself and body.tensor not in private:
+        store = _access(Load(body.tensor, body.indices), loop, ranges, ())
     loads = [
         _access(load, loop, ranges, guards)
         for load, guards in sources.items()
-        if guards is not None and load.tensor is not body.tensor
+        if guards is not None and load.tensor not in private | {body.tensor}
     ]
     found = tuple(access for access in loads if access is not None)
     if store is None and not found:

@@ -16,7 +16,7 @@ def opencl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenClDevice]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POCL_CACHE_DIR", str(folder))
         try:
-            device = OpenClDevice()
+            device = OpenClDevice(optimise=False)
         except DeviceError as error:
             pytest.skip(str(error))
         yield device

@@ -1,0 +1,113 @@
+"""A layer as kernels: declared, arranged for a device, lowered and bound."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from typing_extensions import assert_never
+
+from tilewright.compiler.tensor.declare import placeholder
+from tilewright.compiler.tensor.expressions import Tensor
+from tilewright.compiler.tensor.lower import lower
+from tilewright.compiler.tensor.operators.from_graph import declare_operator
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.cpu_gpu_backends.gpu.binding import KernelSet, bind_nest
+from tilewright.cpu_gpu_backends.gpu.device import Capability
+from tilewright.cpu_gpu_backends.gpu.layers import Layer
+from tilewright.cpu_gpu_backends.gpu.matrix_form import (
+    MatrixForm,
+    MatrixSizes,
+    declare_matrix_form,
+    matrix_sizes,
+)
+from tilewright.cpu_gpu_backends.gpu.matrix_schedule import arrange_matrix, dot4
+from tilewright.cpu_gpu_backends.gpu.row_schedule import ROW_CHOICES, RowChoice, arrange_rows
+from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile, matrix_tiles
+
+#: Products with fewer rows are sums that the threads of a block share.
+_FEWEST_ROWS = 4
+
+Choice: TypeAlias = MatrixTile | RowChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredLayer:
+    """The kernels of a layer.
+
+    Attributes
+    ----------
+    packed
+        For each constant that the kernels read packed: the name of their buffer and its extents.
+    """
+
+    kernels: KernelSet
+    packed: dict[str, tuple[str, tuple[int, ...]]]
+
+
+def choices_of(layer: Layer, capability: Capability) -> tuple[Choice, ...]:
+    """Return the search space of a layer on a device, the default choice first."""
+    sizes = _product_sizes(layer)
+    if sizes is None:
+        return ROW_CHOICES
+    dtype = ScalarType(layer.operands(layer.anchor)[0].dtype.value)
+    return matrix_tiles(sizes, dtype, capability)
+
+
+def _product_sizes(layer: Layer) -> MatrixSizes | None:
+    """Return the extents of a product that is worth tiles."""
+    sizes = matrix_sizes(layer, layer.anchor)
+    return None if sizes is None or sizes.m < _FEWEST_ROWS else sizes
+
+
+def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str) -> LoweredLayer:
+    """Return the kernels of `layer`, called ``name`` or ``name_0 name_1 ...``.
+
+    Raises
+    ------
+    ScheduleError, KernelError
+        If the choice does not suit the layer.
+    """
+    inputs = {
+        tensor.name: placeholder(tensor.shape, ScalarType(tensor.dtype.value), tensor.name)
+        for tensor in layer.types
+        if tensor.name in layer.inputs
+    }
+    match choice:
+        case MatrixTile():
+            form = declare_matrix_form(layer, layer.anchor, inputs, choice.padding)
+            schedule = Schedule(_with_tail(layer, inputs, form.result), intrinsics=[dot4()])
+            inline_stages(schedule, keep=(form.left.name, form.right.name))
+            arrange_matrix(schedule, form, choice)
+            packed = _packed(form)
+        case RowChoice():
+            anchor = layer.anchor
+            operands = tuple(inputs[operand] for operand in anchor.inputs)
+            result = declare_operator(anchor.op, operands, anchor.outputs[0])
+            schedule = Schedule(_with_tail(layer, inputs, result))
+            inline_stages(schedule)
+            arrange_rows(schedule, capability, choice)
+            packed = {}
+        case _:
+            assert_never(choice)
+    return LoweredLayer(kernels=bind_nest(lower(schedule), name), packed=packed)
+
+
+def _packed(form: MatrixForm) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {} if form.packed is None else {form.packed: (form.right.name, form.right.shape)}
+
+
+def _with_tail(layer: Layer, inputs: dict[str, Tensor], result: Tensor) -> Tensor:
+    """Declare the element-wise nodes behind the anchor, whose result is `result`."""
+    known = {**inputs, layer.anchor.outputs[0]: result}
+    for node in layer.nodes[1:]:
+        operands = tuple(known[name] for name in node.inputs)
+        result = declare_operator(node.op, operands, node.outputs[0])
+        known[node.outputs[0]] = result
+    return result
+
+
+def inline_stages(s: Schedule, keep: tuple[str, ...] = ()) -> None:
+    """Inline every stage but reductions, results and those to `keep`."""
+    for stage in s.state.stages:
+        if stage.reduce is None and stage.name not in (*keep, *s.state.outputs):
+            s.compute_inline(stage.name)

@@ -1,0 +1,269 @@
+"""Convolutions and products as one matrix product: the declaration that tiles of a GPU suit.
+
+``total[b, m, n] = sum(left[b, m, k] * right[b, n, k] for k)``, all extents rounded up to whole
+tiles. For a convolution, row ``m`` of the left matrix is the window of one output position, column
+``k`` one of its taps (``[row][column][channel]``): the matrix is never stored, its tiles are read
+from the image (implicit GEMM). What is rounded up reads as 0 on one side, so it adds nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilewright.compiler.graph import Array, Node
+from tilewright.compiler.operators import (
+    Conv2d,
+    FloatConv2d,
+    FloatDense,
+    FloatMatMul,
+    MatMul,
+    Pair,
+)
+from tilewright.compiler.tensor.build import all_of, cast, constant, reduce_sum, select
+from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
+from tilewright.compiler.tensor.expressions import Expr, Operand, Tensor
+from tilewright.compiler.tensor.operators.broadcasting import broadcast_element
+from tilewright.compiler.tensor.operators.elementwise import INT32, requantized
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.cpu_gpu_backends.gpu.layers import Layer
+
+Element = Callable[[Expr, Expr, Expr], Expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixSizes:
+    """Extents of a product: matrices, rows, columns, depth."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+
+    @property
+    def products(self) -> int:
+        """Multiplications."""
+        return self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Padding:
+    """What the extents of a product are rounded up to multiples of."""
+
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixForm:
+    """A declared product.
+
+    Attributes
+    ----------
+    result
+        What the operator yields, in the shape of the graph; it reads ``total``.
+    packed
+        The constant operand that `right` holds, packed by `pack_weights`, if it is one.
+    """
+
+    result: Tensor
+    left: Tensor
+    right: Tensor
+    total: Tensor
+    packed: str | None
+
+
+def matrix_sizes(layer: Layer, node: Node) -> MatrixSizes | None:
+    """Return the extents of the product that `node` is, None where it is none."""
+    operands, shape = layer.operands(node), layer.tensors[node.outputs[0]].shape
+    match node.op:
+        case Conv2d(groups=1) | FloatConv2d(groups=1):
+            outputs, rows, columns, depth = operands[1].shape
+            return MatrixSizes(batch=1, m=prod(shape[:3]), n=outputs, k=rows * columns * depth)
+        case FloatDense():
+            outputs, depth = operands[1].shape
+            return MatrixSizes(batch=1, m=prod(shape[:-1]), n=outputs, k=depth)
+        case MatMul() | FloatMatMul():
+            return MatrixSizes(
+                batch=prod(shape[:-2]), m=shape[-2], n=shape[-1], k=operands[0].shape[-1]
+            )
+        case _:
+            return None
+
+
+def declare_matrix_form(
+    layer: Layer, node: Node, inputs: dict[str, Tensor], padding: Padding
+) -> MatrixForm:
+    """Declare the product that `node` is; `inputs` are the tensors of the graph by name."""
+    sizes = matrix_sizes(layer, node)
+    assert sizes is not None, f"{node.label} is a product"
+    operands = tuple(inputs[name] for name in node.inputs)
+    name = node.outputs[0]
+    left = _left(layer, node, operands[0], sizes, padding, f"{name}.left")
+    weights = None if isinstance(node.op, MatMul | FloatMatMul) else node.inputs[1]
+    packed = weights if weights in layer.constants else None
+    if packed is not None:
+        extents = (1, rounded_up(sizes.n, padding.n), rounded_up(sizes.k, padding.k))
+        right = placeholder(extents, operands[1].dtype, f"{packed}.packed")
+    else:
+        right = _right(layer, node, operands[1], sizes, padding, f"{name}.right")
+    total = _total(left, right, f"{name}.total")
+    result = _result(node, operands, layer.tensors[name].shape, total)
+    return MatrixForm(result=result, left=left, right=right, total=total, packed=packed)
+
+
+def rounded_up(extent: int, multiple: int) -> int:
+    """Return the smallest multiple that is not below `extent`."""
+    return -(-extent // multiple) * multiple
+
+
+def _left(
+    layer: Layer, node: Node, x: Tensor, sizes: MatrixSizes, padding: Padding, name: str
+) -> Tensor:
+    shape = layer.tensors[node.outputs[0]].shape
+    match node.op:
+        case Conv2d() | FloatConv2d():
+            kernel = layer.tensors[node.inputs[1]].shape[1:3]
+            element = _window_element(node.op, x, shape, (kernel[0], kernel[1]))
+        case MatMul():
+            element = _stack_element(x, shape[:-2], node.op.a_zero_point)
+        case FloatMatMul():
+            element = _stack_element(x, shape[:-2], 0)
+        case _:
+            element = _row_element(x)
+
+    def padded(b: Expr, m: Expr, k: Expr) -> Expr:
+        return select(all_of(m < sizes.m, k < sizes.k), element(b, m, k), 0)
+
+    extents = (sizes.batch, rounded_up(sizes.m, padding.m), rounded_up(sizes.k, padding.k))
+    return compute(extents, padded, name)
+
+
+def _window_element(
+    op: Conv2d | FloatConv2d, image: Tensor, shape: tuple[int, ...], kernel: Pair
+) -> Element:
+    """Return tap ``k`` of the window of output position ``m``."""
+    _, height, width, channels = image.shape
+    _, rows, columns, _ = shape
+    border = op.input_zero_point if isinstance(op, Conv2d) else 0
+
+    def element(b: Expr, m: Expr, k: Expr) -> Expr:
+        y, x = m // columns % rows, m % columns
+        row = y * op.stride[0] + k // (kernel[1] * channels) * op.dilation[0] - op.pads[0]
+        column = x * op.stride[1] + k // channels % kernel[1] * op.dilation[1] - op.pads[1]
+        value = image[m // (rows * columns), row, column, k % channels]
+        if not any(op.pads):
+            return value
+        inside = all_of(0 <= row, row < height, 0 <= column, column < width)
+        return select(inside, value, border)
+
+    return element
+
+
+def _stack_element(x: Tensor, leading: tuple[int, ...], zero_point: int) -> Element:
+    """Return element ``(m, k)`` of matrix ``b`` of a stack that broadcasts to `leading`."""
+
+    def element(b: Expr, m: Expr, k: Expr) -> Expr:
+        value = broadcast_element(x, (*unflattened(b, leading), m, k))
+        return cast(value, ScalarType.INT16) - zero_point if zero_point else value
+
+    return element
+
+
+def _row_element(x: Tensor) -> Element:
+    """Return element ``k`` of row ``m``, all axes but the last being one."""
+    return lambda b, m, k: x.at(*unflattened(m, x.shape[:-1]), k)
+
+
+def unflattened(position: Expr, shape: tuple[int, ...]) -> tuple[Expr, ...]:
+    """Return the index of the element at a position in row-major order."""
+    index: list[Expr] = []
+    for extent in reversed(shape[1:]):
+        index.insert(0, position % extent)
+        position = position // extent
+    return (position, *index) if shape else ()
+
+
+def flattened(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
+    """Return the position in row-major order of the element at an index."""
+    position: Expr = constant(0, ScalarType.INDEX)
+    for place, extent in zip(index, shape, strict=True):
+        position = position * extent + place
+    return position
+
+
+def _right(
+    layer: Layer, node: Node, y: Tensor, sizes: MatrixSizes, padding: Padding, name: str
+) -> Tensor:
+    """Declare the right matrix of a product of activations, or of weights that are computed."""
+    shape = layer.tensors[node.outputs[0]].shape
+    match node.op:
+        case MatMul():
+            transposed = _stack_element(y, shape[:-2], node.op.b_zero_point)
+        case FloatMatMul():
+            transposed = _stack_element(y, shape[:-2], 0)
+        case _:
+            outputs = y.shape[0]
+            flat = prod(y.shape[1:])
+
+            def transposed(b: Expr, k: Expr, n: Expr) -> Expr:
+                return y.at(*unflattened(n * flat + k, (outputs, *y.shape[1:])))
+
+    def padded(b: Expr, n: Expr, k: Expr) -> Expr:
+        return select(all_of(n < sizes.n, k < sizes.k), transposed(b, k, n), 0)
+
+    extents = (sizes.batch, rounded_up(sizes.n, padding.n), rounded_up(sizes.k, padding.k))
+    return compute(extents, padded, name)
+
+
+def pack_weights(weights: Array, extents: tuple[int, ...]) -> Array:
+    """Return weights ``[O, ...]`` as ``[1, n, k]``, zeros where extents are rounded up."""
+    packed = np.zeros(extents, weights.dtype)
+    rows = weights.reshape(weights.shape[0], -1)
+    packed[0, : rows.shape[0], : rows.shape[1]] = rows
+    return packed
+
+
+def _total(left: Tensor, right: Tensor, name: str) -> Tensor:
+    dtype = left.dtype if left.dtype.is_float else INT32
+    k = reduce_axis(left.shape[2], "k")
+
+    def product(b: Expr, m: Expr, n: Expr) -> Expr:
+        own = 0 if right.shape[0] == 1 else b
+        value = cast(left[b, m, k.var], dtype) * cast(right[own, n, k.var], dtype)
+        return reduce_sum(value, k)
+
+    return compute((left.shape[0], left.shape[1], right.shape[1]), product, name)
+
+
+def _result(
+    node: Node, operands: tuple[Tensor, ...], shape: tuple[int, ...], total: Tensor
+) -> Tensor:
+    """Declare the operator's result from the sums."""
+    op = node.op
+
+    def element(*at: Expr) -> Expr:
+        if isinstance(op, MatMul | FloatMatMul):
+            value = total[flattened(at[:-2], shape[:-2]), at[-2], at[-1]]
+        else:
+            value = total[0, flattened(at[:-1], shape[:-1]), at[-1]]
+        match op:
+            case Conv2d():
+                factors = (operand[at[-1]] for operand in operands[2:])
+                return _requantized(op, value, *factors)
+            case MatMul():
+                return _requantized(op, value, 0, op.multiplier, op.shift)
+            case _:
+                return value + operands[2][at[-1]] if len(operands) == 3 else value
+
+    return compute(shape, element, node.outputs[0])
+
+
+def _requantized(
+    op: Conv2d | MatMul, total: Expr, bias: Operand, multiplier: Operand, shift: Operand
+) -> Expr:
+    return requantized(
+        total, bias, multiplier, shift, zero_point=op.zero_point, low=op.low, high=op.high
+    )

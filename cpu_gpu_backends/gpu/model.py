@@ -1,0 +1,102 @@
+"""A network on a device: compiled kernels, constants, one workspace; inputs in, outputs out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import Self
+
+from tilewright.compiler.graph import Array
+from tilewright.cpu_gpu_backends.gpu.device import (
+    PART_ALIGNMENT,
+    Buffer,
+    KernelDevice,
+    LoadedKernel,
+)
+from tilewright.cpu_gpu_backends.gpu.memory_plan import Life, MemoryPlan, plan_memory
+from tilewright.cpu_gpu_backends.gpu.program import GpuProgram
+
+
+@dataclass(kw_only=True, eq=False)
+class GpuModel:
+    """A program that is ready to run; one run at a time."""
+
+    program: GpuProgram
+    device: KernelDevice
+    plan: MemoryPlan
+    _arena: Buffer
+    _buffers: dict[str, Buffer]
+    _kernels: dict[str, LoadedKernel]
+
+    @classmethod
+    def load(cls, program: GpuProgram, device: KernelDevice) -> Self:
+        """Compile the kernels, and put constants and workspace on the device.
+
+        Raises
+        ------
+        DeviceError
+            If the device refuses a kernel or has not enough memory.
+        """
+        kernels = program.kernels
+        loaded = device.load(kernels, program.source)
+        plan = plan_workspace(program)
+        sizes = {name: tensor.size_bytes for name, tensor in program.tensors.items()}
+        constants = {name: Life(0, 0) for name in program.constants}
+        fixed = plan_memory(sizes, constants, PART_ALIGNMENT)
+        arena = device.allocate(max(1, plan.size_bytes + fixed.size_bytes))
+        buffers = {
+            name: arena.part(base + offset, max(1, sizes[name]))
+            for base, offsets in ((0, plan.offsets), (plan.size_bytes, fixed.offsets))
+            for name, offset in offsets.items()
+        }
+        for name, values in program.constants.items():
+            device.upload(buffers[name], values)
+        names = (kernel.name for kernel in kernels)
+        return cls(
+            program=program,
+            device=device,
+            plan=plan,
+            _arena=arena,
+            _buffers=buffers,
+            _kernels=dict(zip(names, loaded, strict=True)),
+        )
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs for inputs of the graph's shapes and element types."""
+        for name in self.program.inputs:
+            self.device.upload(self._buffers[name], inputs[name])
+        self.launch()
+        return {name: self._output(name) for name in self.program.outputs}
+
+    def launch(self) -> None:
+        """Enqueue all launches, inputs and outputs staying on the device."""
+        for launch in self.program.launches:
+            buffers = [self._buffers[name] for name in launch.tensors]
+            self._kernels[launch.kernel.name].launch(buffers)
+
+    def _output(self, name: str) -> Array:
+        stored = self.program.tensors[self.program.stored(name)]
+        shape = self.program.shapes[name]
+        return self.device.download(self._buffers[stored.name], stored.dtype.numpy, shape)
+
+    def close(self) -> None:
+        """Give the device's memory back."""
+        for buffer in self._buffers.values():
+            buffer.release()
+        self._arena.release()
+
+
+def plan_workspace(program: GpuProgram) -> MemoryPlan:
+    """Give every tensor that is no constant a place; inputs and outputs live throughout."""
+    lives: dict[str, Life] = {}
+    last = len(program.launches)
+    for step, launch in enumerate(program.launches):
+        for name in launch.tensors:
+            if name not in program.constants:
+                lives[name] = Life(lives.get(name, Life(step, step)).first, step)
+    for name in program.inputs:
+        lives[name] = Life(0, last)
+    for name in map(program.stored, program.outputs):
+        if name not in program.constants:
+            lives[name] = Life(0, last)
+    sizes = {name: program.tensors[name].size_bytes for name in lives}
+    return plan_memory(sizes, lives, PART_ALIGNMENT)
