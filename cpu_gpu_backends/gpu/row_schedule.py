@@ -164,7 +164,7 @@ def _arrange_shared(s: Schedule, out: str, sums: list[str], rank: int, choice: R
         row, columns = s.split(out, columns, parts=1, names=("row", "column.rest"))
     s.bind(out, row, LoopKind.BLOCK_X)
     if columns is not None:
-        turn, thread = s.split(out, columns, choice.threads, names=("turn", "thread"))
+        _, thread = s.split(out, columns, choice.threads, names=("turn", "thread"))
         s.bind(out, thread, LoopKind.THREAD_X)
     # Readers first: what is read outside of the row cannot move into it.
     for name in reversed(sums):

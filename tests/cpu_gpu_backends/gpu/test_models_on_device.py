@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from integer_graphs import GraphBuilder
+
+from tilewright.compiler.evaluate import evaluate
+from tilewright.compiler.graph import Graph
+from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
+from tilewright.cpu_gpu_backends.gpu.model import GpuModel
+from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
+from tilewright.runtime.inputs import random_inputs
+from tilewright.runtime.model import load
+
+SMALL = ("mnist_cnn_qdq_u8s8.onnx", "ad01_autoencoder_int8.tflite")
+LARGE = (
+    "kws_dscnn_int8.tflite",
+    "mobilenet_v1_0.25_128_uint8.tflite",
+    "mobilenet_v2_1.0_224_ptq.tflite",
+    "resnet20_cifar10_qdq_s8s8_pc.onnx",
+    "resnet20_cifar10_qop_u8u8_pt.onnx",
+    "resnet8_cifar10_int8.tflite",
+    "vww_96_int8.tflite",
+)
+
+
+def check_equal(graph: Graph, inputs: dict[str, np.ndarray], device: OpenClDevice) -> None:
+    program = compile_for_gpu(graph, device.capability, device.dialect)
+    model = GpuModel.load(program, device)
+    expected = evaluate(graph, inputs)
+    # Twice: the second run finds what the first one left in the workspace.
+    for _ in range(2):
+        for name, values in model.run(inputs).items():
+            np.testing.assert_array_equal(values, expected[name], name)
+    model.close()
+
+
+def residual_network() -> GraphBuilder:
+    """A network whose tails read what other groups have computed, and views of tensors."""
+    builder = GraphBuilder(seed=5)
+    x = builder.input(1, 6, 6, 8)
+    y = builder.conv(x, 16, kernel=(3, 3), pads=(1, 1, 1, 1))
+    z = builder.conv(builder.conv(y, 16, groups=16), 16)
+    total = builder.clip(builder.add(y, z), -90, 90)
+    pooled = builder.average_pool(total, (6, 6), (6, 6), (0, 0, 0, 0))
+    flat = builder.reshape(pooled, 1, 16)
+    builder.outputs = [total, flat, builder.lookup(flat)]
+    return builder
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_network_with_and_without_fusion(opencl: OpenClDevice, fuse: bool) -> None:
+    builder = residual_network()
+    graph = builder.build(*builder.outputs)
+    program = compile_for_gpu(graph, opencl.capability, opencl.dialect, fuse=fuse)
+    inputs = builder.values(graph)
+    results = GpuModel.load(program, opencl).run(inputs)
+    for name, values in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(results[name], values, name)
+    # The sum and its limits belong to the last convolution.
+    layers = [launch.layer for launch in program.launches]
+    assert ("Add3" in layers) is not fuse
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_model_equals_the_integer_graph(
+    opencl: OpenClDevice, shared_models: Path, name: str
+) -> None:
+    graph = load(shared_models / "models" / name).graph
+    check_equal(graph, random_inputs(graph, seed=1), opencl)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_model_equals_the_integer_graph(
+    opencl: OpenClDevice, shared_models: Path, name: str
+) -> None:
+    graph = load(shared_models / "models" / name).graph
+    check_equal(graph, random_inputs(graph, seed=1), opencl)
