@@ -45,7 +45,8 @@ class Function(Enum):
     """A function from the closed set that every backend offers; the value is how it is written.
 
     `ROUND_SHIFT` divides an integer by two to the power of a second one, rounding half to even: the
-    rounding of `tilewright.isa.integers.round_shift`.
+    rounding of `tilewright.isa.integers.round_shift`. `FUSED_MULTIPLY_ADD` is ``a * b + c``, rounded
+    once.
     """
 
     NOT = "not"
@@ -53,6 +54,7 @@ class Function(Enum):
     FLOOR = "floor"
     ROUND_HALF_EVEN = "round_half_even"
     ROUND_SHIFT = "round_shift"
+    FUSED_MULTIPLY_ADD = "fma"
     SQRT = "sqrt"
     EXP = "exp"
     LOG = "log"
@@ -63,7 +65,13 @@ class Function(Enum):
     @property
     def arity(self) -> int:
         """How many arguments the function takes."""
-        return 2 if self in (Function.ROUND_SHIFT, Function.POWER) else 1
+        match self:
+            case Function.ROUND_SHIFT | Function.POWER:
+                return 2
+            case Function.FUSED_MULTIPLY_ADD:
+                return 3
+            case _:
+                return 1
 
     def accepts(self, dtype: ScalarType) -> bool:
         """Whether the function is defined on `dtype`, which is also the type of its result."""

@@ -7,6 +7,7 @@ float32, which for ``+ - * /`` and the square root is the correctly rounded one.
 import math
 import struct
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 
 from typing_extensions import assert_never
@@ -139,6 +140,8 @@ def call(function: Function, dtype: ScalarType, arguments: tuple[Number, ...]) -
             return round_shift(int(value), int(arguments[1]))
         case Function.POWER:
             return fitter(dtype)(_power(float(value), float(arguments[1])))
+        case Function.FUSED_MULTIPLY_ADD:
+            return _fused_multiply_add(dtype, *map(float, arguments))
         case _:
             return fitter(dtype)(_float_function(function, float(value)))
 
@@ -151,6 +154,20 @@ def _power(base: float, exponent: float) -> float:
         return -math.inf if base < 0 and odd else math.inf
     except ValueError:
         return math.inf if base == 0 else math.nan
+
+
+def _fused_multiply_add(dtype: ScalarType, a: float, b: float, c: float) -> float:
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if dtype is ScalarType.FLOAT64:
+        return float(exact) if exact else a * b + c
+    # To odd in 53 bits first: then rounding to 24 bits sees on which side of a tie the sum lies.
+    nearest = float(exact)
+    rest = exact - Fraction(nearest)
+    if rest and int(math.frexp(nearest)[0] * 2.0**53) % 2 == 0:
+        nearest = math.nextafter(nearest, math.inf if rest > 0 else -math.inf)
+    return _round_to_float32(nearest if exact else a * b + c)
 
 
 def _float_function(function: Function, value: float) -> float:
@@ -169,7 +186,13 @@ def _float_function(function: Function, value: float) -> float:
             return math.tanh(value)
         case Function.ERF:
             return math.erf(value)
-        case Function.NOT | Function.ABSOLUTE | Function.ROUND_SHIFT | Function.POWER:
+        case (
+            Function.NOT
+            | Function.ABSOLUTE
+            | Function.ROUND_SHIFT
+            | Function.POWER
+            | Function.FUSED_MULTIPLY_ADD
+        ):
             raise AssertionError(f"{function} is not a function of floating point alone")
         case _:
             assert_never(function)

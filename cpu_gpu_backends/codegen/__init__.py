@@ -1,0 +1,1 @@
+"""Loop nests to machine code through LLVM."""

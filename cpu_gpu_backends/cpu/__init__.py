@@ -1,0 +1,1 @@
+"""Whole graphs on the processor: kernels, memory plan, threads, one native call."""
