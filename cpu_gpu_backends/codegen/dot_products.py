@@ -19,7 +19,7 @@ DOT_DEPTH = 4
 #: The emitter that intrinsics name.
 DOT_EMITTER = "dot_products_u8_s8"
 #: Most sums of one use of the intrinsic.
-_MOST_SUMS = 64
+_MOST_SUMS = 128
 #: Fewest sums of one instruction.
 _FEWEST_SUMS = 4
 _INT = ir.IntType(32)
@@ -55,9 +55,7 @@ def emit_dot_products(frame: Frame, memory: Memory, call: IntrinsicCall) -> None
     four = memory.load_as(left.tensor, left.offsets, _INT)
     for start, lanes in _pieces(int(extent.value), frame.target.dot_lanes):
         kind = ir.VectorType(_INT, lanes)
-        weights = memory.load_as(
-            right.tensor, _advanced(right.offsets, right.axes[0], start), kind
-        )
+        weights = memory.load_as(right.tensor, _advanced(right.offsets, right.axes[0], start), kind)
         sums = _advanced(call.output.offsets, call.output.axes[0], start)
         total = memory.load_as(call.output.tensor, sums, kind)
         result = _dot(frame.builder, lanes, total, splat(frame.builder, four, lanes), weights)

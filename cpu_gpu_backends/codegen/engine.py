@@ -1,6 +1,6 @@
 """LLVM at work: a module's text to machine code, loaded into the process or as an object file."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,9 +30,13 @@ def _machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
     )
 
 
-def _prepared(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+def _prepared(
+    text: str, machine: llvm.TargetMachine, libraries: Sequence[str] = ()
+) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text)
     module.verify()
+    for library in libraries:
+        module.link_in(llvm.parse_assembly(library))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_new_gvn_pass()
@@ -56,18 +60,16 @@ class LoadedModule:
         return int(found)
 
 
-def load_module(text: str, target: CpuTarget, symbols: Mapping[str, int]) -> LoadedModule:
+def load_module(text: str, target: CpuTarget, libraries: Sequence[str] = ()) -> LoadedModule:
     """Compile a module in LLVM's assembly into the process.
 
     Parameters
     ----------
-    symbols
-        Addresses of what the module declares and does not define.
+    libraries
+        Modules that define more of it.
     """
     # The engine takes its machine over, so that one serves a single engine.
-    module = _prepared(text, _machine(target, jit=True))
-    for name, address in symbols.items():
-        llvm.add_symbol(name, address)
+    module = _prepared(text, _machine(target, jit=True), libraries)
     engine = llvm.create_mcjit_compiler(module, _machine(target, jit=True))
     engine.finalize_object()
     return LoadedModule(engine)

@@ -61,7 +61,7 @@ class CompiledNest:
 def compile_nest(nest: LoopNest, target: CpuTarget, *, check_bounds: bool = False) -> CompiledNest:
     """Compile a loop nest for the processor at hand."""
     text = nest_module(nest, KernelOptions(target=target, check_bounds=check_bounds))
-    return CompiledNest(nest=nest, text=text, module=load_module(text, target, {}))
+    return CompiledNest(nest=nest, text=text, module=load_module(text, target))
 
 
 def nest_module(nest: LoopNest, options: KernelOptions) -> str:

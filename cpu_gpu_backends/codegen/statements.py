@@ -10,6 +10,7 @@ from tilewright.compiler.tensor.expansion import expand
 from tilewright.compiler.tensor.expressions import (
     Binary,
     Call,
+    Const,
     Expr,
     Load,
     Select,
@@ -82,6 +83,8 @@ class StatementEmitter:
                     with self._frame.bound(loop.var.name, iteration, loop.extent):
                         self.emit(loop.body)
             case LoopKind.VECTORIZE if not self._frame.lanes and _suits_lanes(loop):
+                self._vector_loop(loop)
+            case _ if _resets(loop) and not self._frame.lanes:
                 self._vector_loop(loop)
             case _:
                 self._serial_loop(loop)
@@ -269,6 +272,12 @@ def _suits_lanes(loop: For) -> bool:
             case Store() if not all(map(_evaluates_both, _varying_choices(part, name))):
                 return False
     return _guards_are_uniform(loop)
+
+
+def _resets(loop: For) -> bool:
+    """Whether a loop sets elements to a constant, as reductions of intrinsics begin."""
+    body = loop.body
+    return isinstance(body, Store) and isinstance(body.value, Const)
 
 
 def _guards_are_uniform(loop: For) -> bool:

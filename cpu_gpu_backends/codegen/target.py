@@ -64,11 +64,6 @@ class CpuTarget:
         needed = {Feature.AVX512VNNI, Feature.AVX512VL}
         return 16 if needed <= self.features else 0
 
-    @property
-    def spin_hint(self) -> str:
-        """The instruction that a waiting loop repeats, in assembly."""
-        return "pause" if self.triple.startswith("x86_64") else "yield"
-
 
 #: The processors of Zynq-7000 and of Zynq UltraScale+.
 CORTEX_A9 = CpuTarget(

@@ -27,12 +27,12 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 def max_pool(op: MaxPool2d, image: Tensor, name: str) -> Tensor:
     """Declare the maximum over windows."""
     lowest = Reduction.MAX.identity(image.dtype)
-    return _reduced(op, image, Reduction.MAX, lowest, image.dtype, name)
+    return reduced_windows(op, image, Reduction.MAX, lowest, image.dtype, name)
 
 
 def average_pool(op: AveragePool2d, image: Tensor, name: str) -> Tensor:
     """Declare the integer mean over windows: stages ``.padded``, ``.sum`` and the result."""
-    total = _reduced(op, image, Reduction.SUM, op.input_zero_point, INT32, f"{name}.sum")
+    total = reduced_windows(op, image, Reduction.SUM, op.input_zero_point, INT32, f"{name}.sum")
 
     def mean(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
         taps = op.kernel[0] * op.kernel[1]
@@ -57,7 +57,7 @@ def average_pool(op: AveragePool2d, image: Tensor, name: str) -> Tensor:
 
 def float_average_pool(op: FloatAveragePool2d, image: Tensor, name: str) -> Tensor:
     """Declare the mean over windows of real numbers."""
-    total = _reduced(op, image, Reduction.SUM, 0, image.dtype, f"{name}.sum")
+    total = reduced_windows(op, image, Reduction.SUM, 0, image.dtype, f"{name}.sum")
 
     def mean(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
         if op.count_include_pad:
@@ -67,7 +67,7 @@ def float_average_pool(op: FloatAveragePool2d, image: Tensor, name: str) -> Tens
     return compute(total.shape, mean, name)
 
 
-def _reduced(
+def reduced_windows(
     op: MaxPool2d | AveragePool2d | FloatAveragePool2d,
     image: Tensor,
     reduction: Reduction,
@@ -75,6 +75,7 @@ def _reduced(
     dtype: ScalarType,
     name: str,
 ) -> Tensor:
+    """Declare the reduction of each window, padding being worth `border`."""
     padded = pad_image(image, op.pads, border, f"{name}.padded")
     shape = (image.shape[0], *_size(padded, op.kernel, op.stride), image.shape[3])
     ky, kx = reduce_axis(op.kernel[0], "ky"), reduce_axis(op.kernel[1], "kx")

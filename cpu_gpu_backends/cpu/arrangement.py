@@ -1,0 +1,56 @@
+"""A schedule for any computation: outer loops shared by threads, the innermost one in lanes."""
+
+from math import prod
+
+from tilewright.compiler.tensor.expressions import Expr, Load, Var
+from tilewright.compiler.tensor.linear import to_linear
+from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.compiler.tensor.stages import Stage
+from tilewright.compiler.tensor.traversal import loads, variables
+
+#: Below so many elements a stage is not worth handing out to threads.
+_FEWEST_SHARED = 4096
+
+
+def arrange(schedule: Schedule) -> None:
+    """Arrange the loops of every stage that has been left as declared."""
+    for stage in schedule.state:
+        if stage.attachment is None:
+            _arrange_stage(schedule, stage)
+
+
+def _arrange_stage(s: Schedule, stage: Stage) -> None:
+    rank = len(stage.axes)
+    loops = s.loops(stage.name)
+    data, reduces = loops[:rank], loops[rank:]
+    if not data:
+        return
+    if runs_along_memory(stage.body, data[-1]):
+        if reduces:
+            s.reorder(stage.name, *reduces, data[-1])
+        s.vectorize(stage.name, data[-1])
+        data = data[:-1]
+    work = prod(axis.extent for axis in stage.axes)
+    if not data or work < _FEWEST_SHARED:
+        return
+    task = data[0]
+    for axis in data[1:]:
+        task = s.fuse(stage.name, task, axis)
+    s.parallel(stage.name, task)
+
+
+def runs_along_memory(body: Expr, axis: str) -> bool:
+    """Whether neighbouring values of `axis` read neighbouring elements, or the same one."""
+    return all(_steps_by_one(load, axis) for load in loads(body))
+
+
+def _steps_by_one(load: Load, axis: str) -> bool:
+    if not load.indices:
+        return True
+    *outer, last = load.indices
+    if any(axis in variables(index) for index in outer):
+        return False
+    if axis not in variables(last):
+        return True
+    varying = [(atom, factor) for atom, factor in to_linear(last).terms if axis in variables(atom)]
+    return varying == [(Var(axis), 1)]

@@ -1,0 +1,164 @@
+"""A program under construction: buffers, constants and kernels in the order in which they run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from tilewright.compiler.tensor.expressions import Tensor
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.statements import Allocate, LoopNest, Seq, Statement
+from tilewright.cpu_gpu_backends.cpu.program import (
+    Array,
+    Buffer,
+    CpuProgram,
+    Home,
+    Kernel,
+    View,
+    element_type,
+    whole_view,
+)
+from tilewright.cpu_gpu_backends.cpu.uses import used_tensors
+
+
+NO_BORDER = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Border, what it holds, and channels from one position to the next."""
+
+    pitch: int
+    border: tuple[int, int, int, int] = NO_BORDER
+    fill: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """A tensor of the graph in memory.
+
+    Attributes
+    ----------
+    view
+        Its elements; a border and padded channels may lie between them.
+    dtype
+        As stored: a graph's int8 tensor is kept as uint8, 128 more.
+    border
+        Rows above, columns left, rows below and columns right of each image that belong to it.
+    pitch
+        Channels from one position to the next; those beyond the tensor's own hold numbers that
+        mean nothing.
+    """
+
+    view: View
+    dtype: ScalarType
+    border: tuple[int, int, int, int] = (0, 0, 0, 0)
+    pitch: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+        return self.view.shape
+
+    @property
+    def has_border(self) -> bool:
+        """Whether rows or columns surround the images."""
+        return any(self.border)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie one behind the other."""
+        return self.view.is_dense
+
+    def with_channels(self, channels: int) -> View:
+        """Return the view of so many channels, padded ones included."""
+        return replace(self.view, shape=(*self.view.shape[:-1], channels))
+
+
+class ProgramBuilder:
+    """Collects the parts of a program."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._buffers: dict[str, Buffer] = {}
+        self._constants: dict[str, Array] = {}
+        self._kernels: list[Kernel] = []
+        self._layers: list[str] = []
+        self._inputs: list[str] = []
+        self._outputs: list[str] = []
+
+    def buffer(self, name: str, dtype: ScalarType, elements: int, home: Home) -> str:
+        """Add a buffer and return its name, made unique."""
+        unique = self._unique(name)
+        self._buffers[unique] = Buffer(name=unique, dtype=dtype, elements=elements, home=home)
+        if home is Home.INPUT:
+            self._inputs.append(unique)
+        if home is Home.OUTPUT:
+            self._outputs.append(unique)
+        return unique
+
+    def constant(self, name: str, values: Array) -> View:
+        """Add a constant and return the view of it."""
+        data = np.ascontiguousarray(values)
+        buffer = self.buffer(name, element_type(data.dtype), data.size, Home.CONSTANT)
+        self._constants[buffer] = data.reshape(-1)
+        return whole_view(buffer, data.shape)
+
+    def kernel(self, layer: str, nest: LoopNest, views: Mapping[str, View]) -> None:
+        """Add the loops of a nest, one kernel for each statement at its root.
+
+        Parameters
+        ----------
+        layer
+            Name of the graph's node.
+        views
+            Where the inputs and outputs of the nest lie, by name; what it allocates at its root
+            becomes a buffer of its own.
+        """
+        places = dict(views)
+        tensors = {tensor.name: tensor for tensor in (*nest.inputs, *nest.outputs)}
+        body: Statement = nest.body
+        while isinstance(body, Allocate):
+            tensor = body.tensor
+            name = self.buffer(
+                f"{layer}/{tensor.name}", tensor.dtype, prod(tensor.shape), Home.WORKSPACE
+            )
+            places[tensor.name], tensors[tensor.name] = whole_view(name, tensor.shape), tensor
+            body = body.body
+        for part in body.statements if isinstance(body, Seq) else (body,):
+            self._add(layer, part, tensors, places)
+
+    def _add(
+        self,
+        layer: str,
+        body: Statement,
+        tensors: Mapping[str, Tensor],
+        places: Mapping[str, View],
+    ) -> None:
+        read, written = used_tensors(body)
+        outputs = tuple(tensors[name] for name in tensors if name in written)
+        inputs = tuple(tensors[name] for name in tensors if name in read - written)
+        nest = LoopNest(inputs=inputs, outputs=outputs, body=body)
+        views = tuple(places[tensor.name] for tensor in (*inputs, *outputs))
+        self._kernels.append(Kernel(name=layer, nest=nest, views=views))
+        self._layers.append(layer)
+
+    def build(self) -> CpuProgram:
+        """Return the program."""
+        return CpuProgram(
+            name=self._name,
+            buffers=self._buffers,
+            inputs=tuple(self._inputs),
+            outputs=tuple(self._outputs),
+            constants=self._constants,
+            kernels=tuple(self._kernels),
+            layers=tuple(self._layers),
+        )
+
+    def _unique(self, name: str) -> str:
+        unique, number = name, 1
+        while unique in self._buffers:
+            number += 1
+            unique = f"{name}.{number}"
+        return unique

@@ -1,0 +1,81 @@
+"""What the lowering of each group needs: the program so far and where tensors lie."""
+
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from tilewright.compiler.graph import Array, Graph
+from tilewright.compiler.operators import DataType
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
+from tilewright.cpu_gpu_backends.cpu.program import Home, View, dense_strides, whole_view
+from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The state of lowering one graph."""
+
+    builder: ProgramBuilder
+    graph: Graph
+    target: CpuTarget
+    #: Tensors of the graph that have a place, by name.
+    activations: dict[str, Activation] = field(default_factory=dict)
+
+    def stored(self, name: str) -> ScalarType:
+        """Return the element type in which a tensor of the graph is kept."""
+        dtype = self.graph.tensors[name].dtype
+        return ScalarType.UINT8 if dtype is DataType.INT8 else ScalarType(dtype.value)
+
+    def allocate(self, name: str, layout: Layout, output: str | None) -> Activation:
+        """Give a tensor of the graph a place: in the output buffer of that name if it suits."""
+        tensor, dtype = self.graph.tensors[name], self.stored(name)
+        plain = layout.border == NO_BORDER and layout.pitch == (tensor.shape or (1,))[-1]
+        if output is not None and plain and tensor.dtype is not DataType.INT8:
+            activation = Activation(
+                view=whole_view(output, tensor.shape), dtype=dtype, pitch=layout.pitch
+            )
+        else:
+            activation = self._in_workspace(name, tensor.shape, layout, dtype)
+        self.activations[name] = activation
+        return activation
+
+    def _in_workspace(
+        self, name: str, shape: tuple[int, ...], layout: Layout, dtype: ScalarType
+    ) -> Activation:
+        if layout.border == NO_BORDER:
+            physical = (*shape[:-1], layout.pitch) if shape else ()
+            offset = 0
+        else:
+            batch, height, width, _ = shape
+            top, left, bottom, right = layout.border
+            physical = (batch, height + top + bottom, width + left + right, layout.pitch)
+            offset = (top * physical[2] + left) * layout.pitch
+        buffer = self.builder.buffer(name, dtype, prod(physical), Home.WORKSPACE)
+        view = View(buffer=buffer, offset=offset, shape=shape, strides=dense_strides(physical))
+        return Activation(view=view, dtype=dtype, border=layout.border, pitch=layout.pitch)
+
+    def add_constant(self, name: str) -> None:
+        """Give a constant of the graph a place of its own, as an operand of general kernels."""
+        values: Array = self.graph.constants[name]
+        if values.dtype == np.int8:
+            values = (values.astype(np.int16) + STORED_OFFSET).astype(np.uint8)
+        self.activations[name] = Activation(
+            view=self.builder.constant(name, values),
+            dtype=self.stored(name),
+            pitch=values.shape[-1] if values.shape else 1,
+        )
+
+    def alias(self, name: str, source: str) -> None:
+        """Let a tensor be another one's elements, which lie densely, in row-major order."""
+        shape, activation = self.graph.tensors[name].shape, self.activations[source]
+        view = activation.view
+        if shape != view.shape:
+            view = replace(view, shape=shape, strides=dense_strides(shape))
+        pitch = activation.pitch if shape == activation.shape else (shape or (1,))[-1]
+        border = activation.border if shape == activation.shape else NO_BORDER
+        self.activations[name] = Activation(
+            view=view, dtype=self.stored(name), border=border, pitch=pitch
+        )

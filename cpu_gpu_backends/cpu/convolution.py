@@ -1,0 +1,252 @@
+"""Convolutions and matrix products: panels of packed weights times tiles of rows in registers.
+
+An image row lies as ``columns * channels`` numbers in memory, with its border. The window of one
+output position is then ``kernel rows`` stretches of ``kernel columns * channels`` numbers, so the
+sum runs over two loops and reads without a copy. Weights are packed to ``[panel][row][stretch]
+[column]`` when the network is compiled; for bytes, four of a stretch lie side by side, as the dot
+product instruction wants them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from tilewright.compiler.tensor.build import cast, reduce_sum
+from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
+from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.lower import lower
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.compiler.tensor.statements import LoopNest
+from tilewright.cpu_gpu_backends.codegen.dot_products import DOT_DEPTH, dot_products
+from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.program import Array
+from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
+
+REGISTER = "register"
+#: Weights up to this size stay in the second-level cache while rows are streamed past them.
+_CACHED_WEIGHT_BYTES = 512 * 1024
+#: Iterations of the innermost loop that are written out.
+_UNROLL = 4
+#: Code of a tile is written out up to so many vector operations per iteration.
+_MOST_OPERATIONS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The stretches of memory that one output position of a matrix kernel reads.
+
+    Attributes
+    ----------
+    batch, rows, columns
+        Output positions.
+    row_step, column_step
+        From one output position to the next: in rows, and in numbers along a row.
+    kernel_rows, row_dilation
+        Rows of the window, and the step between them.
+    kernel_columns, column_dilation
+        Stretches in a row of the window, and the numbers between their beginnings.
+    length
+        Numbers in a stretch.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    row_step: int
+    column_step: int
+    kernel_rows: int
+    row_dilation: int
+    kernel_columns: int
+    column_dilation: int
+    length: int
+
+    @property
+    def depth(self) -> int:
+        """Numbers that one output position reads."""
+        return self.kernel_rows * self.kernel_columns * self.length
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """Batch, rows and numbers along a row that all positions together read."""
+        rows = (self.rows - 1) * self.row_step + (self.kernel_rows - 1) * self.row_dilation + 1
+        row = (self.columns - 1) * self.column_step
+        row += (self.kernel_columns - 1) * self.column_dilation + self.length
+        return self.batch, rows, row
+
+
+#: From the int32 or float32 sum at ``(n, y, x, o)`` and its place to the stored element.
+Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
+
+
+def matrix_nest(
+    window: Window,
+    panels: Panels,
+    *,
+    dtype: ScalarType,
+    weight_dtype: ScalarType,
+    epilogue: Epilogue,
+    target: CpuTarget,
+) -> LoopNest:
+    """Return the loops of a matrix kernel with operands ``image`` and ``weights``.
+
+    The result is ``out[n, y, x, o]``, channels padded to whole panels.
+
+    Parameters
+    ----------
+    dtype, weight_dtype
+        Of image and weights: uint8 with int8 or int16, summed in int32; or float32 for both.
+    """
+    weight_layout = layout_of(weight_dtype, target)
+    image = placeholder(window.image, dtype, "image")
+    total = (
+        _dot_sums(window, panels, image)
+        if weight_layout is WeightLayout.FOURS
+        else _plain_sums(window, panels, image, weight_dtype)
+    )
+    width = panels.width
+    out = compute(
+        (window.batch, window.rows, window.columns, panels.channels),
+        lambda n, y, x, o: epilogue(total[n, y, x, o // width, o % width], (n, y, x, o)),
+        "out",
+    )
+    schedule = Schedule(out, intrinsics=[dot_products(REGISTER)])
+    _arrange(schedule, window, panels, weight_dtype, target)
+    return peel_uneven_tiles(lower(schedule))
+
+
+def _plain_sums(window: Window, panels: Panels, image: Tensor, weight_dtype: ScalarType) -> Tensor:
+    weights = placeholder(
+        (panels.count, window.kernel_rows, window.kernel_columns, window.length, panels.width),
+        weight_dtype,
+        "weights",
+    )
+    dtype = image.dtype if image.dtype.is_float else ScalarType.INT32
+    ky = reduce_axis(window.kernel_rows, "ky")
+    kx = reduce_axis(window.kernel_columns, "kx")
+    k = reduce_axis(window.length, "k")
+
+    def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
+        element = image[(n, *_place(window, y, x, ky.var, kx.var, k.var))]
+        weight = weights[p, ky.var, kx.var, k.var, o]
+        return reduce_sum(cast(element, dtype) * cast(weight, dtype), ky, kx, k)
+
+    shape = (window.batch, window.rows, window.columns, panels.count, panels.width)
+    return compute(shape, product, "sum")
+
+
+def _dot_sums(window: Window, panels: Panels, image: Tensor) -> Tensor:
+    assert window.length % DOT_DEPTH == 0, "stretches of bytes are padded"
+    fours = window.length // DOT_DEPTH
+    weights = placeholder(
+        (
+            panels.count,
+            window.kernel_rows,
+            window.kernel_columns,
+            fours,
+            panels.width,
+            DOT_DEPTH,
+        ),
+        ScalarType.INT8,
+        "weights",
+    )
+    ky = reduce_axis(window.kernel_rows, "ky")
+    kx = reduce_axis(window.kernel_columns, "kx")
+    k, t = reduce_axis(fours, "k"), reduce_axis(DOT_DEPTH, "t")
+    wide = ScalarType.INT32
+
+    def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
+        along = k.var * DOT_DEPTH + t.var
+        element = image[(n, *_place(window, y, x, ky.var, kx.var, along))]
+        weight = weights[p, ky.var, kx.var, k.var, o, t.var]
+        return reduce_sum(cast(element, wide) * cast(weight, wide), ky, kx, k, t)
+
+    shape = (window.batch, window.rows, window.columns, panels.count, panels.width)
+    return compute(shape, product, "sum")
+
+
+def _place(window: Window, y: Expr, x: Expr, ky: Expr, kx: Expr, along: Expr) -> tuple[Expr, Expr]:
+    row = y * window.row_step + ky * window.row_dilation
+    return row, x * window.column_step + kx * window.column_dilation + along
+
+
+def _arrange(
+    s: Schedule, window: Window, panels: Panels, weight_dtype: ScalarType, target: CpuTarget
+) -> None:
+    """Schedule: tiles in registers, panels or rows outermost, that loop shared by the threads."""
+    most = tile_rows(panels.width, target)
+    columns = -(-window.columns // -(-window.columns // most))
+    rows = max(1, min(window.rows, most // window.columns))
+    s.split("out", "o", panels.width)
+    s.split("out", "x", columns)
+    s.split("out", "y", rows)
+    tile = ("x.outer", "y.inner", "x.inner", "o.inner")
+    size = panels.channels * window.depth * int(weight_dtype.numpy.itemsize)
+    if rows == 1 and size <= _CACHED_WEIGHT_BYTES and window.batch * window.rows > 1:
+        s.reorder("out", "n", "y.outer", "x.outer", "o.outer", *tile[1:])
+        s.parallel("out", s.fuse("out", "n", "y.outer", name="task"))
+        s.compute_at("sum", "out", "o.outer")
+    else:
+        s.reorder("out", "o.outer", "n", "y.outer", *tile)
+        if rows == 1 or window.rows % rows == 0:
+            s.fuse("out", "o.outer", "n", name="task")
+            s.parallel("out", s.fuse("out", "task", "y.outer", name="tasks"))
+        else:
+            s.parallel("out", s.fuse("out", "o.outer", "n", name="task"))
+        s.compute_at("sum", "out", "x.outer")
+    s.set_scope("sum", REGISTER)
+    for stage, loops in (("out", ("y.inner", "x.inner")), ("sum", ("y", "x"))):
+        for loop in loops:
+            s.unroll(stage, loop)
+    s.vectorize("out", "o.inner")
+    operations = rows * columns * -(-panels.width // lanes(target))
+    _arrange_sums(s, window, layout_of(weight_dtype, target), operations)
+
+
+def _arrange_sums(
+    s: Schedule, window: Window, weight_layout: "WeightLayout", operations: int
+) -> None:
+    dots = weight_layout is WeightLayout.FOURS
+    steps = window.length // DOT_DEPTH if dots else window.length
+    most = max(1, _MOST_OPERATIONS // operations)
+    unroll = next(u for u in (_UNROLL, 2, 1) if steps % u == 0 and u <= most)
+    s.split("sum", "k", unroll)
+    loops = ("ky", "kx", "k.outer", "k.inner", "n", "y", "x", "p", "o")
+    s.reorder("sum", *loops, *(("t",) if dots else ()))
+    s.unroll("sum", "k.inner")
+    if dots:
+        s.tensorize("sum", "o", "dot_products")
+    else:
+        s.vectorize("sum", "o")
+
+
+class WeightLayout(Enum):
+    """How packed weights of one panel follow each other."""
+
+    #: Row of weights by row.
+    ROWS = "rows"
+    #: Four rows interleaved, as an instruction for sums of four products reads them.
+    FOURS = "fours"
+
+
+def layout_of(weight_dtype: ScalarType, target: CpuTarget) -> WeightLayout:
+    """Return the layout of weights of a type."""
+    dots = weight_dtype is ScalarType.INT8 and target.dot_lanes
+    return WeightLayout.FOURS if dots else WeightLayout.ROWS
+
+
+def pack_weights(weights: Array, window: Window, panels: Panels, target: CpuTarget) -> Array:
+    """Return ``[O, rows, columns, length]`` as a matrix kernel reads it; what is padded is 0."""
+    outputs = weights.shape[0]
+    shape = (panels.channels, window.kernel_rows, window.kernel_columns, window.length)
+    padded = np.zeros(shape, weights.dtype)
+    stretches = weights.reshape(outputs, window.kernel_rows, window.kernel_columns, -1)
+    padded[:outputs, :, :, : stretches.shape[3]] = stretches
+    split = padded.reshape(panels.count, panels.width, *shape[1:])
+    if layout_of(ScalarType(str(weights.dtype)), target) is WeightLayout.ROWS:
+        return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
+    fours = split.reshape(*split.shape[:-1], -1, DOT_DEPTH)
+    return np.ascontiguousarray(fours.transpose(0, 2, 3, 4, 1, 5))

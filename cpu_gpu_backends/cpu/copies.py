@@ -1,0 +1,87 @@
+"""Kernels that only move values: into and out of the program, and into borders."""
+
+from dataclasses import replace
+
+from tilewright.compiler.operators import DataType
+from tilewright.compiler.tensor.build import cast, constant
+from tilewright.compiler.tensor.declare import compute, placeholder
+from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.lower import lower
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.cpu_gpu_backends.cpu.arrangement import arrange
+from tilewright.cpu_gpu_backends.cpu.builder import Activation, Layout
+from tilewright.cpu_gpu_backends.cpu.context import Context
+from tilewright.cpu_gpu_backends.cpu.program import View, whole_view
+from tilewright.cpu_gpu_backends.cpu.quantised import INT32, STORED_OFFSET
+
+
+def copy_in(context: Context, name: str, buffer: str, layout: Layout) -> None:
+    """Bring an input of the graph from the caller's buffer to where kernels read it."""
+    tensor = context.graph.tensors[name]
+    activation = context.allocate(name, layout, None)
+    add_border(context, name, activation, layout)
+    given = placeholder(tensor.shape, ScalarType(tensor.dtype.value), "given")
+    signed = tensor.dtype is DataType.INT8
+    taken = _moved(given, STORED_OFFSET, ScalarType.UINT8) if signed else _copied(given)
+    _add(context, name, taken, whole_view(buffer, tensor.shape), activation.view)
+
+
+def copy_out(context: Context, name: str, buffer: str) -> None:
+    """Bring an output of the graph to the caller's buffer."""
+    activation, tensor = context.activations[name], context.graph.tensors[name]
+    kept = placeholder(tensor.shape, activation.dtype, "kept")
+    signed = tensor.dtype is DataType.INT8
+    given = _moved(kept, -STORED_OFFSET, ScalarType.INT8) if signed else _copied(kept)
+    _add(context, name, given, activation.view, whole_view(buffer, tensor.shape))
+
+
+def add_border(context: Context, name: str, activation: Activation, layout: Layout) -> None:
+    """Fill the border of a tensor."""
+    if not activation.has_border:
+        return
+    batch, height, width, _ = activation.shape
+    top, left, bottom, right = activation.border
+    image, row, column, _ = activation.view.strides
+    start = activation.view.offset - top * row - left * column
+    lines = (left + width + right) * activation.pitch
+    sides = (
+        (start, top, lines),
+        (start + (top + height) * row, bottom, lines),
+        (start + top * row, height, left * activation.pitch),
+        (start + top * row + (left + width) * column, height, right * activation.pitch),
+    )
+    value = layout.fill if activation.dtype.is_float else int(layout.fill)
+    fill = constant(value, activation.dtype)
+    for offset, rows, length in sides:
+        if not rows * length:
+            continue
+        filled = compute((batch, rows, length), lambda n, y, x: fill, "border")
+        schedule = Schedule(filled)
+        schedule.vectorize("border", "x")
+        view = View(
+            buffer=activation.view.buffer,
+            offset=offset,
+            shape=filled.shape,
+            strides=(image, row, 1),
+        )
+        context.builder.kernel(f"{name}/border", lower(schedule), {"border": view})
+
+
+def _copied(source: Tensor) -> Tensor:
+    return compute(source.shape, lambda *at: source[at], "copy")
+
+
+def _moved(source: Tensor, by: int, dtype: ScalarType) -> Tensor:
+    def element(*at: Expr) -> Expr:
+        return cast(cast(source[at], INT32) + by, dtype)
+
+    return compute(source.shape, element, "copy")
+
+
+def _add(context: Context, name: str, target: Tensor, source: View, place: View) -> None:
+    schedule = Schedule(target)
+    arrange(schedule)
+    (given,) = schedule.state.inputs
+    views = {given.name: replace(source), target.name: place}
+    context.builder.kernel(f"{name}/copy", lower(schedule), views)

@@ -1,0 +1,96 @@
+"""Nodes computed together: one that needs loops of its own, and the element-wise ones behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense
+from tilewright.cpu_gpu_backends.cpu.tails import OperandKind, operand_kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A node and those of its tail, each of which reads the one before it.
+
+    `anchor` is None where all nodes are element-wise.
+    """
+
+    nodes: tuple[Node, ...]
+    anchored: bool
+
+    @property
+    def first(self) -> Node:
+        """The node that the others follow."""
+        return self.nodes[0]
+
+    @property
+    def tail(self) -> tuple[Node, ...]:
+        """The element-wise nodes behind the anchor; without an anchor, all nodes."""
+        return self.nodes[1:] if self.anchored else self.nodes
+
+    @property
+    def output(self) -> str:
+        """Name of the tensor that the group computes."""
+        return self.nodes[-1].outputs[0]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the tensors that the group reads."""
+        own = {name for node in self.nodes for name in node.outputs}
+        read = dict.fromkeys(name for node in self.nodes for name in node.inputs)
+        return tuple(name for name in read if name not in own)
+
+
+def group_nodes(graph: Graph) -> tuple[Group, ...]:
+    """Cut the graph into groups, in an order in which they can run."""
+    consumers = graph.consumers()
+    groups: dict[str, list[Node]] = {}
+    anchored: dict[str, bool] = {}
+    for node in graph.nodes:
+        kinds = operand_kinds(graph, node)
+        host = None if kinds is None else _host(graph, node, kinds, groups, consumers)
+        if host is None:
+            groups[node.outputs[0]] = [node]
+            anchored[node.outputs[0]] = kinds is None
+        else:
+            # Behind everything that the node reads: the group runs where its last node stands.
+            groups[node.outputs[0]] = [*groups.pop(host), node]
+            anchored[node.outputs[0]] = anchored.pop(host)
+    return tuple(
+        Group(nodes=tuple(nodes), anchored=anchored[output]) for output, nodes in groups.items()
+    )
+
+
+def _host(
+    graph: Graph,
+    node: Node,
+    kinds: tuple[OperandKind, ...],
+    groups: Mapping[str, list[Node]],
+    consumers: Mapping[str, tuple[Node, ...]],
+) -> str | None:
+    """Return the tensor whose group `node` joins: the latest one that nobody else reads."""
+    for output in reversed(groups):
+        if output not in node.inputs or output in graph.outputs:
+            continue
+        if len(consumers[output]) != 1 or node.inputs.count(output) != 1:
+            continue
+        if kinds[node.inputs.index(output)] is not OperandKind.SAME:
+            continue
+        first = groups[output][0]
+        if _takes_tail(graph, first, node, kinds):
+            return output
+    return None
+
+
+def _takes_tail(graph: Graph, first: Node, node: Node, kinds: tuple[OperandKind, ...]) -> bool:
+    """Whether the kernels of `first` can compute `node` behind it."""
+    if operand_kinds(graph, first) is None and not isinstance(
+        first.op, Conv2d | FloatConv2d | FloatDense
+    ):
+        return False
+    channels = [
+        name
+        for name, kind in zip(node.inputs, kinds, strict=True)
+        if kind is OperandKind.CHANNEL and name not in graph.constants
+    ]
+    return not channels

@@ -1,0 +1,72 @@
+"""How each tensor of the graph lies in memory: borders that convolutions read, padded channels."""
+
+from collections.abc import Mapping
+from tilewright.compiler.graph import Graph
+from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.builder import Layout
+from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
+from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels
+
+
+def is_depthwise(graph: Graph, op: Conv2d | FloatConv2d, weights: str) -> bool:
+    """Whether each output channel reads one input channel."""
+    return op.groups > 1 and graph.tensors[weights].shape[3] == 1
+
+
+def is_matrix_kernel(graph: Graph, group: Group) -> bool:
+    """Whether a group's first node is a product with constant weights."""
+    node = group.first
+    match node.op:
+        case Conv2d() | FloatConv2d():
+            return node.op.groups == 1 and node.inputs[1] in graph.constants
+        case FloatDense():
+            return node.inputs[1] in graph.constants
+        case _:
+            return False
+
+
+def output_panels(graph: Graph, group: Group, target: CpuTarget) -> Panels:
+    """Return the panels of a matrix kernel's output channels."""
+    shape = graph.tensors[group.output].shape
+    rows = 1
+    for extent in shape[:-1]:
+        rows *= extent
+    return choose_panels(shape[-1], rows, target)
+
+
+def plan_layouts(
+    graph: Graph, groups: tuple[Group, ...], target: CpuTarget
+) -> Mapping[str, Layout]:
+    """Return the layout of every tensor between groups."""
+    pitches = {}
+    for group in groups:
+        if is_matrix_kernel(graph, group):
+            pitches[group.output] = output_panels(graph, group, target).channels
+    borders: dict[str, list[tuple[tuple[int, int, int, int], float]]] = {}
+    for group in groups:
+        match group.first.op:
+            case Conv2d() | FloatConv2d() as op if any(op.pads):
+                borders.setdefault(group.first.inputs[0], []).append((op.pads, _fill(op)))
+    layouts = {}
+    for name in {*graph.inputs, *(group.output for group in groups)}:
+        shape = graph.tensors[name].shape
+        layout = Layout(pitch=pitches.get(name, shape[-1] if shape else 1))
+        wanted = borders.get(name, [])
+        if len({fill for _, fill in wanted}) == 1:
+            border = tuple(max(pads[side] for pads, _ in wanted) for side in range(4))
+            top, left, bottom, right = border
+            layout = Layout(
+                pitch=layout.pitch, border=(top, left, bottom, right), fill=wanted[0][1]
+            )
+        layouts[name] = layout
+    return layouts
+
+
+def _fill(op: Conv2d | FloatConv2d) -> float:
+    match op:
+        case Conv2d():
+            return float(op.input_zero_point + STORED_OFFSET)
+        case FloatConv2d():
+            return 0.0

@@ -1,0 +1,87 @@
+"""An integer or float graph to a program of loop nests."""
+
+from math import prod
+
+from tilewright.compiler.graph import Graph
+from tilewright.compiler.operators import (
+    AveragePool2d,
+    Conv2d,
+    FloatAveragePool2d,
+    FloatConv2d,
+    MaxPool2d,
+    Reinterpret,
+    Reshape,
+)
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Layout, ProgramBuilder
+from tilewright.cpu_gpu_backends.cpu.context import Context
+from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
+from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise
+from tilewright.cpu_gpu_backends.cpu.elementwise import lower_elementwise
+from tilewright.cpu_gpu_backends.cpu.generic import lower_generic
+from tilewright.cpu_gpu_backends.cpu.grouping import Group, group_nodes
+from tilewright.cpu_gpu_backends.cpu.layouts import (
+    is_depthwise,
+    is_matrix_kernel,
+    plan_layouts,
+)
+from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
+from tilewright.cpu_gpu_backends.cpu.pooling import lower_pooling
+from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home
+
+
+def lower_graph(graph: Graph, target: CpuTarget) -> CpuProgram:
+    """Return the program of a graph for a processor."""
+    groups = group_nodes(graph)
+    layouts = plan_layouts(graph, groups, target)
+    context = Context(builder=ProgramBuilder(graph.name), graph=graph, target=target)
+    inputs = {name: _file_buffer(context, name, Home.INPUT) for name in graph.inputs}
+    outputs = {name: _file_buffer(context, name, Home.OUTPUT) for name in graph.outputs}
+    for name, buffer in inputs.items():
+        copy_in(context, name, buffer, layouts[name])
+    for group in groups:
+        for name in group.inputs:
+            if name in graph.constants and name not in context.activations:
+                context.add_constant(name)
+        _lower_group(context, group, layouts[group.output], outputs.get(group.output))
+    for name, buffer in outputs.items():
+        if name in graph.constants and name not in context.activations:
+            context.add_constant(name)
+        if context.activations[name].view.buffer != buffer:
+            copy_out(context, name, buffer)
+    return context.builder.build()
+
+
+def _file_buffer(context: Context, name: str, home: Home) -> str:
+    """Add the buffer that the caller gives for an input or an output."""
+    tensor = context.graph.tensors[name]
+    return context.builder.buffer(name, ScalarType(tensor.dtype.value), prod(tensor.shape), home)
+
+
+def _lower_group(context: Context, group: Group, layout: Layout, buffer: str | None) -> None:
+    node = group.first
+    source = context.activations[node.inputs[0]] if node.inputs else None
+    alone = len(group.nodes) == 1 and layout.border == NO_BORDER
+    if alone and source is not None:
+        match node.op:
+            case Reshape() if source.is_dense:
+                return context.alias(group.output, node.inputs[0])
+            case Reinterpret():
+                return context.alias(group.output, node.inputs[0])
+    output = context.allocate(group.output, layout, buffer)
+    add_border(context, group.output, output, layout)
+    if not group.anchored:
+        return lower_elementwise(context, group, output)
+    match node.op:
+        case Conv2d() | FloatConv2d() if is_matrix_kernel(context.graph, group):
+            lower_matrix(context, group, output)
+        case Conv2d() | FloatConv2d() as op if is_depthwise(context.graph, op, node.inputs[1]):
+            lower_depthwise(context, group, output)
+        case MaxPool2d() | AveragePool2d() | FloatAveragePool2d():
+            lower_pooling(context, node, output)
+        case _ if is_matrix_kernel(context.graph, group):
+            lower_matrix(context, group, output)
+        case _:
+            lower_generic(context, node, output)
+    return None

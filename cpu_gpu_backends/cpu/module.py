@@ -1,0 +1,147 @@
+"""A program as one module: kernels, the function that runs them in order, threads."""
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from tilewright.compiler.tensor.printing import format_nest
+from tilewright.cpu_gpu_backends.codegen.failures import FAILURES, failure_counter
+from tilewright.cpu_gpu_backends.codegen.kernels import (
+    KernelOptions,
+    emit_kernel,
+    parallel_extent,
+)
+from tilewright.cpu_gpu_backends.codegen.types import BYTE, INDEX, POINTER, index
+from tilewright.cpu_gpu_backends.cpu.memory_plan import MemoryPlan
+from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home, Kernel, View
+from tilewright.cpu_gpu_backends.cpu.spin_pool import DISPATCH
+
+#: ``int run(const void **inputs, void **outputs, void *workspace)``: 0, or `STATUS_FAULT`.
+RUN = "tilewright_run"
+#: The variable that holds the address of the constants, `MemoryPlan.constant_bytes` long.
+CONSTANTS = "tilewright_constants"
+#: What `RUN` returns if bounds are checked and an access was out of bounds.
+STATUS_FAULT = 1
+
+_STATUS = ir.IntType(32)
+_SHARE = ir.FunctionType(ir.VoidType(), (POINTER, INDEX, INDEX))
+
+
+def program_module(program: CpuProgram, plan: MemoryPlan, options: KernelOptions) -> str:
+    """Return the module of a program in LLVM's assembly, without the pool of threads."""
+    return str(_ModuleEmitter(program, plan, options).emit())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """The function that computes a thread's share of a kernel."""
+
+    function: ir.Function
+    extent: int
+
+
+class _ModuleEmitter:
+    def __init__(self, program: CpuProgram, plan: MemoryPlan, options: KernelOptions) -> None:
+        self._program = program
+        self._plan = plan
+        self._options = options
+        self._module = ir.Module(name=program.name)
+        self._module.triple = options.target.triple
+        #: Kernels that are the same but for where their tensors lie share their code.
+        self._shares: dict[tuple[object, ...], _Share] = {}
+        self._dispatch = ir.Function(
+            self._module, ir.FunctionType(ir.VoidType(), (POINTER, POINTER)), name=DISPATCH
+        )
+        self._constants = ir.GlobalVariable(self._module, POINTER, CONSTANTS)
+        self._constants.initializer = ir.Constant(POINTER, None)
+
+    def emit(self) -> ir.Module:
+        failures = failure_counter(self._module)
+        kind = ir.FunctionType(_STATUS, (POINTER, POINTER, POINTER))
+        run = ir.Function(self._module, kind, name=RUN)
+        builder = ir.IRBuilder(run.append_basic_block("entry"))
+        most = max((len(kernel.views) for kernel in self._program.kernels), default=1)
+        operands = builder.alloca(ir.ArrayType(POINTER, most))
+        operands.type = POINTER
+        for kernel in self._program.kernels:
+            self._call(builder, run, operands, kernel)
+        count = builder.load(failures, typ=INDEX)
+        failed = builder.icmp_signed("!=", count, index(0))
+        fault, well = ir.Constant(_STATUS, STATUS_FAULT), ir.Constant(_STATUS, 0)
+        builder.ret(builder.select(failed, fault, well))
+        return self._module
+
+    def _call(
+        self, builder: ir.IRBuilder, run: ir.Function, operands: ir.Value, kernel: Kernel
+    ) -> None:
+        share = self._share(kernel)
+        for position, view in enumerate(kernel.views):
+            place = builder.gep(operands, [index(position)], source_etype=POINTER)
+            builder.store(self._address(builder, run, view), place)
+        if share.extent > 1:
+            builder.call(self._dispatch, (share.function, operands))
+        else:
+            builder.call(share.function, (operands, index(0), index(1)))
+
+    def _address(self, builder: ir.IRBuilder, run: ir.Function, view: View) -> ir.Value:
+        program, name = self._program, view.buffer
+        buffer = program.buffers[name]
+        offset = view.offset * int(buffer.dtype.numpy.itemsize)
+        inputs, outputs, workspace = run.args
+        match buffer.home:
+            case Home.INPUT:
+                base = self._given(builder, inputs, program.inputs.index(name))
+            case Home.OUTPUT:
+                base = self._given(builder, outputs, program.outputs.index(name))
+            case Home.WORKSPACE:
+                base, offset = workspace, offset + self._plan.offsets[name]
+            case Home.CONSTANT:
+                base = builder.load(self._constants, typ=POINTER)
+                offset += self._plan.offsets[name]
+        return builder.gep(base, [index(offset)], source_etype=BYTE)
+
+    @staticmethod
+    def _given(builder: ir.IRBuilder, pointers: ir.Value, position: int) -> ir.Value:
+        place = builder.gep(pointers, [index(position)], source_etype=POINTER)
+        return builder.load(place, typ=POINTER)
+
+    def _share(self, kernel: Kernel) -> _Share:
+        strides = tuple(view.strides for view in kernel.views)
+        key = (_signature(kernel), strides)
+        if key not in self._shares:
+            number = len(self._shares)
+            name = f"kernel{number}.{kernel.name}"
+            function = emit_kernel(self._module, name, kernel.nest, strides, self._options)
+            extent = parallel_extent(kernel.nest)
+            self._shares[key] = _Share(
+                function=self._share_function(f"share{number}", function, extent), extent=extent
+            )
+        return self._shares[key]
+
+    def _share_function(self, name: str, kernel: ir.Function, extent: int) -> ir.Function:
+        function = ir.Function(self._module, _SHARE, name=name)
+        function.linkage = "internal"
+        operands, thread, threads = function.args
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        pointers = [
+            self._given(builder, operands, position) for position in range(len(kernel.args) - 2)
+        ]
+
+        def border(of: ir.Value) -> ir.Value:
+            return builder.udiv(builder.mul(of, index(extent)), threads)
+
+        builder.call(kernel, (*pointers, border(thread), border(builder.add(thread, index(1)))))
+        builder.ret_void()
+        return function
+
+
+def _signature(kernel: Kernel) -> str:
+    """Return the text of a nest with its tensors numbered: equal texts, equal code."""
+    text = format_nest(kernel.nest)
+    names = [tensor.name for tensor in (*kernel.nest.inputs, *kernel.nest.outputs)]
+    for number, name in sorted(enumerate(names), key=lambda pair: -len(pair[1])):
+        text = text.replace(name, f"\x00{number}\x00")
+    return text
+
+
+__all__ = ["CONSTANTS", "FAILURES", "RUN", "STATUS_FAULT", "program_module"]

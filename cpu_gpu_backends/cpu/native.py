@@ -1,0 +1,149 @@
+"""A program as machine code in this process, run on numpy arrays."""
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.cpu_gpu_backends.codegen.engine import LoadedModule, load_module
+from tilewright.cpu_gpu_backends.codegen.failures import FAILURES
+from tilewright.cpu_gpu_backends.codegen.kernels import KernelOptions
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.memory_plan import ALIGNMENT_BYTES, MemoryPlan, plan_memory
+from tilewright.cpu_gpu_backends.cpu.module import CONSTANTS, RUN, program_module
+from tilewright.cpu_gpu_backends.cpu.program import Array, CpuProgram
+from tilewright.cpu_gpu_backends.cpu.spin_pool import MAX_THREADS, START, STOP, spin_pool
+from tilewright.isa.errors import CompileError, InputError
+
+
+@dataclass(kw_only=True, eq=False)
+class NativeProgram:
+    """Machine code with its constants and its workspace; one run at a time, others wait."""
+
+    program: CpuProgram
+    plan: MemoryPlan
+    _module: LoadedModule
+    _constants: Array
+    _workspace: Array
+    _run: Callable[..., int]
+    _start: Callable[[int], int]
+    _threads: int = 1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, inputs: Sequence[Array], threads: int = 1) -> list[Array]:
+        """Return the outputs for inputs in the program's order, shapes and element types.
+
+        Raises
+        ------
+        InputError
+            If an input has another size or element type, or there cannot be so many threads.
+        CompileError
+            If bounds are checked and an access was out of bounds.
+        """
+        arrays = [
+            self._checked(name, array)
+            for name, array in zip(self.program.inputs, inputs, strict=True)
+        ]
+        buffers = [self.program.buffers[name] for name in self.program.outputs]
+        results = [np.empty(buffer.elements, buffer.dtype.numpy) for buffer in buffers]
+        with self._lock:
+            self._use_threads(threads)
+            status = self._run(_addresses(arrays), _addresses(results), self._workspace.ctypes.data)
+        if status:
+            ctypes.c_int64.from_address(self._module.address(FAILURES)).value = 0
+            raise CompileError(
+                f"the code of {self.program.name!r} reads or writes outside of a tensor"
+            )
+        return results
+
+    def bound_call(self, inputs: Sequence[Array], threads: int = 1) -> Callable[[], int]:
+        """Return a call of the machine code alone, for measurements; results are dropped."""
+        arrays = [np.ascontiguousarray(array) for array in inputs]
+        buffers = [self.program.buffers[name] for name in self.program.outputs]
+        results = [np.empty(buffer.elements, buffer.dtype.numpy) for buffer in buffers]
+        given, taken = _addresses(arrays), _addresses(results)
+        workspace, kept = self._workspace.ctypes.data, (arrays, results)
+
+        def call() -> int:
+            assert kept, "the arrays live as long as the call"
+            self._use_threads(threads)
+            return self._run(given, taken, workspace)
+
+        return call
+
+    def _use_threads(self, threads: int) -> None:
+        if threads == self._threads:
+            return
+        if not 1 <= threads <= MAX_THREADS:
+            raise InputError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
+        if self._start(threads):
+            self._threads = 1
+            raise InputError(f"the system does not start {threads} threads")
+        self._threads = threads
+
+    def _checked(self, name: str, array: Array) -> Array:
+        buffer = self.program.buffers[name]
+        if array.size != buffer.elements or array.dtype != buffer.dtype.numpy:
+            raise InputError(
+                f"input {name!r} must be {buffer.elements} values of type {buffer.dtype},"
+                f" not {array.size} of {array.dtype}"
+            )
+        return np.ascontiguousarray(array)
+
+
+def load_program(
+    program: CpuProgram, target: CpuTarget, *, check_bounds: bool = False
+) -> NativeProgram:
+    """Compile a program into this process."""
+    plan = plan_memory(program)
+    options = KernelOptions(target=target, check_bounds=check_bounds)
+    constants = pack_constants(program.constants, plan)
+    workspace = _aligned(plan.workspace_bytes)
+    module = load_module(
+        program_module(program, plan, options),
+        target,
+        libraries=(spin_pool(target),),
+    )
+    place = ctypes.c_void_p.from_address(module.address(CONSTANTS))
+    place.value = constants.ctypes.data
+    run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    start = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(module.address(START))
+    native = NativeProgram(
+        program=program,
+        plan=plan,
+        _module=module,
+        _constants=constants,
+        _workspace=workspace,
+        _run=run(module.address(RUN)),
+        _start=start,
+    )
+    weakref.finalize(native, _stop, module)
+    return native
+
+
+def pack_constants(constants: Mapping[str, Array], plan: MemoryPlan) -> Array:
+    """Return the bytes of all constants at their places."""
+    packed = _aligned(plan.constant_bytes)
+    for name, values in constants.items():
+        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        packed[plan.offsets[name] : plan.offsets[name] + data.size] = data
+    return packed
+
+
+def _stop(module: LoadedModule) -> None:
+    """End the threads before the code that they run goes away."""
+    ctypes.CFUNCTYPE(None)(module.address(STOP))()
+
+
+def _addresses(arrays: Sequence[Array]) -> "ctypes.Array[ctypes.c_void_p]":
+    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+def _aligned(size_bytes: int) -> Array:
+    memory = np.zeros(size_bytes + ALIGNMENT_BYTES, np.uint8)
+    skip = -memory.ctypes.data % ALIGNMENT_BYTES
+    aligned: Array = memory[skip : skip + size_bytes]
+    return aligned

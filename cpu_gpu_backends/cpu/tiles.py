@@ -1,0 +1,59 @@
+"""Register tiles of matrix kernels: how many columns and rows of sums fit into the registers."""
+
+from dataclasses import dataclass
+
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+
+#: Sums are 32 bits wide, float or integer.
+_SUM_BYTES = 4
+#: Panels have a multiple of so many columns, which is the narrowest vector.
+_COLUMN_STEP = 4
+#: Vectors of a panel that are tried, the preferred number first: two leave the most rows, so that
+#: each weight loaded is used often.
+_PANEL_VECTORS = (2, 3, 4, 1, 5, 6)
+#: With few rows, wide panels keep enough sums in flight to hide the latency of an addition.
+_FEW_ROWS = 5
+_WIDE_PANEL_VECTORS = (8, 6, 4, 3, 2, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panels:
+    """Output channels cut into panels of one width; the last one may be padded."""
+
+    width: int
+    count: int
+
+    @property
+    def channels(self) -> int:
+        """Channels with the padded ones."""
+        return self.width * self.count
+
+
+def lanes(target: CpuTarget) -> int:
+    """Return how many sums a vector holds."""
+    return target.vector_bytes // _SUM_BYTES
+
+
+def choose_panels(channels: int, rows: int, target: CpuTarget) -> Panels:
+    """Cut `channels` into panels for kernels of `rows` rows: few padded lanes, then two vectors."""
+    step = lanes(target)
+    preferred = _WIDE_PANEL_VECTORS if rows <= _FEW_ROWS else _PANEL_VECTORS
+    best: tuple[tuple[int, int, int], Panels] | None = None
+    for rank, vectors in enumerate(preferred):
+        for narrower in range(0, step, _COLUMN_STEP):
+            width = vectors * step - narrower
+            panels = Panels(width=width, count=-(-channels // width))
+            # A shorter vector takes as long as a whole one.
+            cost = panels.count * vectors
+            waste = panels.channels - channels
+            key = (cost * 16 + (0 if rank == 0 else 1), waste, rank)
+            if best is None or key < best[0]:
+                best = (key, panels)
+    assert best is not None, "there is a panel of one vector"
+    return best[1]
+
+
+def tile_rows(width: int, target: CpuTarget) -> int:
+    """Return how many rows of a panel's sums fit beside its weights and one operand."""
+    vectors = -(-width // lanes(target))
+    return max(1, (target.vector_registers - 1 - vectors) // vectors)
