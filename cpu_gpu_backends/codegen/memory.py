@@ -47,7 +47,7 @@ class Memory:
         storage = frame.storages[tensor.name]
         self._check(tensor, indices)
         place = self._place(storage, indices)
-        key = (tensor.name, _key(place), frame.lanes)
+        key = (id(storage.pointer), _key(place), frame.lanes)
         if key in frame.values:
             return frame.values[key]
         element = memory_type(tensor.dtype)
@@ -78,15 +78,16 @@ class Memory:
             elif lanes_of(value):  # every lane writes the same element: any of them may win
                 value = b.extract_element(value, ir.Constant(ir.IntType(32), 0))
             b.store(value, self._address(storage, place), align=_size(tensor.dtype))
-        self._forget(tensor)
+        self._forget(storage)
         if not spread:
-            frame.values[(tensor.name, _key(place), frame.lanes)] = self._as_loaded(value, tensor)
+            key = (id(storage.pointer), _key(place), frame.lanes)
+            frame.values[key] = self._as_loaded(value, tensor)
 
     def load_as(self, tensor: Tensor, indices: tuple[Expr, ...], kind: ir.Type) -> ir.Value:
         """Return what lies at an element, read as a value of type `kind`."""
         frame, storage = self._frame, self._frame.storages[tensor.name]
         place = self._place(storage, indices)
-        key = (tensor.name, _key(place), suffix(kind))
+        key = (id(storage.pointer), _key(place), suffix(kind))
         if key not in frame.values:
             address, size = self._address(storage, place), _size(tensor.dtype)
             frame.values[key] = frame.builder.load(address, typ=kind, align=size)
@@ -96,7 +97,7 @@ class Memory:
         """Write a value of any type over the elements from `indices` on."""
         frame, storage = self._frame, self._frame.storages[tensor.name]
         place = self._place(storage, indices)
-        self._forget(tensor)
+        self._forget(storage)
         frame.builder.store(value, self._address(storage, place), align=_size(tensor.dtype))
 
     def _as_loaded(self, value: ir.Value, tensor: Tensor) -> ir.Value:
@@ -106,9 +107,9 @@ class Memory:
             value, with_lanes(scalar_type(tensor.dtype), lanes_of(value))
         )
 
-    def _forget(self, tensor: Tensor) -> None:
-        values = self._frame.values
-        stale = [key for key in values if isinstance(key, tuple) and key[0] == tensor.name]
+    def _forget(self, storage: Storage) -> None:
+        values, place = self._frame.values, id(storage.pointer)
+        stale = [key for key in values if isinstance(key, tuple) and key[0] == place]
         for key in stale:
             del values[key]
 
@@ -152,7 +153,7 @@ class Memory:
     def _address(self, storage: Storage, place: _Place) -> ir.Value:
         frame, b = self._frame, self._frame.builder
         element = memory_type(storage.tensor.dtype)
-        key = (".base", storage.tensor.name, tuple((id(v), f) for v, f in place.terms))
+        key = (".base", id(storage.pointer), tuple((id(v), f) for v, f in place.terms))
         base = frame.values.get(key)
         if base is None:
             base = storage.pointer
