@@ -45,9 +45,8 @@ def lanes_of(value: ir.Value) -> int:
 
 def number(value: Number, element: ir.Type, lanes: int = 0) -> ir.Constant:
     """Return a constant, the same in every lane."""
-    if not lanes:
-        return ir.Constant(element, value)
-    return ir.Constant(ir.VectorType(element, lanes), [value] * lanes)
+    scalar = ir.Constant(element, value)
+    return _SplatConstant(scalar, lanes) if lanes else scalar
 
 
 def index(value: int) -> ir.Constant:
@@ -60,11 +59,22 @@ def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     if not lanes or lanes_of(value):
         return value
     if isinstance(value, ir.Constant):
-        return ir.Constant(ir.VectorType(value.type, lanes), [value.constant] * lanes)
+        return _SplatConstant(value, lanes)
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
     return builder.shuffle_vector(first, undefined, mask)
+
+
+class _SplatConstant(ir.Constant):
+    """A constant in every lane, written once: long lists are slow to print and to read."""
+
+    def __init__(self, value: ir.Constant, lanes: int) -> None:
+        super().__init__(ir.VectorType(value.type, lanes), None)
+        self._element = value
+
+    def _get_reference(self) -> str:
+        return f"splat ({self._element})"
 
 
 def declare_intrinsic(
