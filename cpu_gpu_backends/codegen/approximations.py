@@ -4,7 +4,7 @@ Coefficients are least-squares fits over the stated intervals in float64, lowest
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -176,21 +176,6 @@ def call_like(builder: ir.IRBuilder, name: str, *operands: ir.Value) -> ir.Value
         builder.module, f"llvm.{name}.{suffix(kind)}", kind, (kind,) * len(operands)
     )
     return builder.call(function, operands)
-
-
-def per_lane(
-    builder: ir.IRBuilder, value: ir.Value, apply: Callable[[ir.Value], ir.Value]
-) -> ir.Value:
-    """Apply a scalar function to each lane."""
-    lanes = lanes_of(value)
-    if not lanes:
-        return apply(value)
-    result: ir.Value = ir.Constant(value.type, ir.Undefined)
-    for lane in range(lanes):
-        at = ir.Constant(_INT, lane)
-        part = apply(builder.extract_element(value, at))
-        result = builder.insert_element(result, part, at)
-    return result
 
 
 def _to_float32(value: float) -> float:

@@ -5,11 +5,7 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.operations import Function
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.cpu_gpu_backends.codegen.approximations import (
-    Approximations,
-    call_like,
-    per_lane,
-)
+from tilewright.cpu_gpu_backends.codegen.approximations import Approximations, call_like
 from tilewright.cpu_gpu_backends.codegen.types import lanes_of, number, scalar_type
 
 
@@ -33,6 +29,8 @@ def emit_function(
             return call_like(builder, "roundeven", value)
         case Function.SQRT:
             return call_like(builder, "sqrt", value)
+        case Function.POWER:
+            return _library(builder, "powf" if dtype is ScalarType.FLOAT32 else "pow", operands)
         case Function.EXP | Function.LOG | Function.TANH | Function.ERF:
             return _transcendental(builder, function, dtype, value)
         case _:
@@ -79,7 +77,7 @@ def _transcendental(
     builder: ir.IRBuilder, function: Function, dtype: ScalarType, value: ir.Value
 ) -> ir.Value:
     if dtype is ScalarType.FLOAT64:
-        return per_lane(builder, value, lambda lane: _library(builder, function, lane))
+        return _library(builder, function.value, (value,))
     emitter = Approximations.for_value(builder, value)
     if function is Function.EXP:
         return emitter.exp(value)
@@ -88,9 +86,20 @@ def _transcendental(
     return emitter.tanh(value) if function is Function.TANH else emitter.erf(value)
 
 
-def _library(builder: ir.IRBuilder, function: Function, value: ir.Value) -> ir.Value:
-    """Call the function of C's mathematics library, which has the same name."""
-    name = function.value
+def _library(builder: ir.IRBuilder, name: str, operands: tuple[ir.Value, ...]) -> ir.Value:
+    """Call a function of C's mathematics library, lane by lane."""
+    lanes = lanes_of(operands[0])
+    element = operands[0].type.element if lanes else operands[0].type
     if name not in builder.module.globals:
-        ir.Function(builder.module, ir.FunctionType(value.type, (value.type,)), name=name)
-    return builder.call(builder.module.globals[name], (value,))
+        ir.Function(
+            builder.module, ir.FunctionType(element, (element,) * len(operands)), name=name
+        )
+    function = builder.module.globals[name]
+    if not lanes:
+        return builder.call(function, operands)
+    result: ir.Value = ir.Constant(operands[0].type, ir.Undefined)
+    for lane in range(lanes):
+        at = ir.Constant(ir.IntType(32), lane)
+        parts = tuple(builder.extract_element(operand, at) for operand in operands)
+        result = builder.insert_element(result, builder.call(function, parts), at)
+    return result

@@ -58,6 +58,7 @@ _FLOAT_FUNCTIONS = {
     Function.TANH: "tanh",
     Function.ERF: "erf",
     Function.POWER: "pow",
+    Function.FUSED_MULTIPLY_ADD: "fma",
 }
 
 
