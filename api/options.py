@@ -17,6 +17,7 @@ from tilewright.isa.program import Program, check_config
 from tilewright.list_options import ListOption, add_list
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET
+from tilewright.runtime.devices import Device
 from tilewright.runtime.files import check_writable
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import Model, compile_model, load
@@ -82,6 +83,17 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Add ``--threads``."""
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=_positive,
+        default=1,
+        help="threads of device cpu (default: %(default)s)",
+    )
+
+
 def chosen_config(arguments: argparse.Namespace) -> AcceleratorConfig:
     """Return the configuration that ``--config`` and ``--set`` describe."""
     return change_config(parse_config(arguments.config or DEFAULT_PRESET), arguments.changes)
@@ -101,14 +113,17 @@ def load_and_compile(
     path: Path,
     config: AcceleratorConfig,
     terminal: Terminal,
+    device: str | None = None,
 ) -> CompiledModel:
-    """Read a model file and compile it."""
+    """Read a model file and compile it, for one device alone if it needs no accelerator."""
     with terminal.stage(f"reading {path.name}"):
         model = load(path)
-    for note in (*model.notes, *_batch_notes(model, config)):
+    hosted = device == Device.CPU.value
+    for note in (*model.notes, *(() if hosted else _batch_notes(model, config))):
         terminal.message(f"note: {note}")
-    with terminal.stage(f"compiling for {config.name}"), showing_warnings(terminal):
-        return compile_model(model, config, progress=terminal.detail)
+    place = device if hosted else config.name
+    with terminal.stage(f"compiling for {place}"), showing_warnings(terminal):
+        return compile_model(model, config, device=device, progress=terminal.detail)
 
 
 @contextmanager
@@ -145,14 +160,16 @@ def add_networks(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_or_compile(arguments: argparse.Namespace, terminal: Terminal) -> CompiledModel:
-    """Load a compiled model, or read a model file and compile it.
+def load_or_compile(
+    arguments: argparse.Namespace, terminal: Terminal, device: str | None = None
+) -> CompiledModel:
+    """Load a compiled model, or read a model file and compile it, for `device` alone if given.
 
     A compiled model runs on the configuration that it was compiled for; asking for another one is
     an error that names the fields that differ.
     """
     if not has_signature(arguments.model):
-        return load_and_compile(arguments.model, chosen_config(arguments), terminal)
+        return load_and_compile(arguments.model, chosen_config(arguments), terminal, device)
     with terminal.stage(f"loading {arguments.model.name}"):
         compiled = CompiledModel.load(arguments.model)
     if arguments.config or arguments.changes:
@@ -193,6 +210,12 @@ def check_outputs(json: Path | None, *paths: Path | None) -> None:
     for path, place in zip(named, resolved, strict=True):
         if resolved.count(place) > 1:
             raise InputError(f"output file {path} is named twice")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
+    return int(text)
 
 
 def _natural(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Networks of published shapes with random weights, as ONNX models: float32, and int8 in QDQ form."""
+"""Networks of published shapes with random weights, as ONNX models: float32, and int8 (QDQ)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,9 +59,7 @@ class _Network:
             [helper.make_tensor_value_info(output, TensorProto.FLOAT, (1, 1000))],
             self._constants,
         )
-        return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
-        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 def resnet18() -> onnx.ModelProto:

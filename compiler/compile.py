@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.compiled import CompiledGraph, HostStep, Step, Target
+from tilewright.compiler.compiled import CompiledGraph, HostStep, Placement, Step, Target
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.lower import lower_stage
@@ -64,3 +64,18 @@ def compile_graph(
             case _:
                 assert_never(stage.target)
     return CompiledGraph(graph=graph, config=config, steps=tuple(steps), placement=placed.placement)
+
+
+def compile_for_host(graph: Graph, config: AcceleratorConfig) -> CompiledGraph:
+    """Return a graph whose every operator runs on the host."""
+    placement = tuple(
+        Placement(
+            node=node.name,
+            operator=type(node.op).__name__,
+            target=Target.HOST,
+            reason="the model was compiled for the processor",
+        )
+        for node in graph.nodes
+    )
+    steps = (HostStep(nodes=graph.nodes),) if graph.nodes else ()
+    return CompiledGraph(graph=graph, config=config, steps=steps, placement=placement)

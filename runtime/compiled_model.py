@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from typing_extensions import Self
@@ -24,6 +24,7 @@ from tilewright.runtime.execution import Execution, execute_steps
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.inputs import Inputs, check_inputs
 from tilewright.runtime.model_file import load_compiled, save_compiled
+from tilewright.runtime.native_graphs import NativeGraphs
 from tilewright.runtime.result import RunResult
 from tilewright.sim.simulator import Progress
 
@@ -33,6 +34,8 @@ class CompiledModel:
     """An integer graph compiled for one configuration."""
 
     compiled: CompiledGraph
+    #: Machine code of the graph and of host steps, made on first use.
+    native: NativeGraphs = field(default_factory=NativeGraphs)
 
     @property
     def graph(self) -> Graph:
@@ -63,6 +66,7 @@ class CompiledModel:
         *,
         progress: Progress | None = None,
         vcd: PathLike | None = None,
+        threads: int = 1,
     ) -> RunResult:
         """Run the model once.
 
@@ -72,12 +76,14 @@ class CompiledModel:
             Arrays by input name, in the model's own layout and element type; or one array, where
             the model has one input.
         device
-            ``sim``, ``rtl``, ``reference``, ``pynq`` on a board, ``tcp://host:port``, or several of
+            ``sim``, ``rtl``, ``cpu``, ``reference``, ``pynq`` on a board, ``tcp://host:port``, or several of
             these with commas.
         progress
             Called with the instructions executed so far and their total.
         vcd
             Where to write the waveforms of device ``rtl``.
+        threads
+            How many threads share the work of device ``cpu``.
 
         Raises
         ------
@@ -88,13 +94,17 @@ class CompiledModel:
         """
         target = parse_device(device)
         arrays = check_inputs(self.graph, inputs)
+        if target is Device.CPU:
+            self.native.prepare(self.graph)
         start = time.perf_counter()
         match target:
             case Device.REFERENCE:
                 execution = Execution(values=evaluate(self.graph, arrays))
+            case Device.CPU:
+                execution = Execution(values=self.native.run(self.graph, arrays, threads))
             case _:
                 with open_machine(target, vcd=None if vcd is None else Path(vcd)) as machine:
-                    execution = execute_steps(self.compiled, arrays, machine, progress)
+                    execution = execute_steps(self.compiled, arrays, machine, progress, self.native)
         return self._result(target, execution, start)
 
     def run_many(
@@ -107,14 +117,16 @@ class CompiledModel:
         """
         target = parse_device(device)
         arrays = [check_inputs(self.graph, item) for item in inputs]
-        if target is Device.REFERENCE:
+        if target in (Device.REFERENCE, Device.CPU):
             return tuple(self.run(item, device) for item in arrays)
         jobs = target.jobs if isinstance(target, PoolDevice) else 1
         with open_machine(target) as machine, ThreadPoolExecutor(jobs) as workers:
 
             def run(item: dict[str, Array]) -> RunResult:
                 start = time.perf_counter()
-                return self._result(target, execute_steps(self.compiled, item, machine), start)
+                return self._result(
+                    target, execute_steps(self.compiled, item, machine, native=self.native), start
+                )
 
             return tuple(workers.map(run, arrays))
 

@@ -17,6 +17,8 @@ class Device(Enum):
     SIM = "sim"
     #: The hardware itself, Verilated.
     RTL = "rtl"
+    #: Machine code for the processor at hand.
+    CPU = "cpu"
     #: The integer graph in numpy: what every other device must equal bit for bit.
     REFERENCE = "reference"
 
@@ -59,7 +61,12 @@ _BOARD = "pynq"
 _POOL_SEPARATOR = ","
 _BUILD_VARIABLE = "TILEWRIGHT_BITSTREAM"
 #: Names that scripts may use already, of devices that this version does not have.
-_PLANNED = ("cpu", "opencl", "cuda")
+_PLANNED = ("opencl", "cuda")
+
+
+def counts_cycles(device: AnyDevice) -> bool:
+    """Whether a device is an accelerator, whose runs have cycles and programs."""
+    return device not in (Device.REFERENCE, Device.CPU)
 
 
 def parse_device(name: str) -> AnyDevice:

@@ -1,4 +1,4 @@
-"""Execution of the steps of a compiled graph: host nodes in numpy, programs on a machine."""
+"""Execution of the steps of a compiled graph: nodes on the host, programs on a machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
 from tilewright.compiler.evaluate import evaluate_node
-from tilewright.compiler.graph import Array
+from tilewright.compiler.graph import Array, Graph
 from tilewright.isa.program import check_config
 from tilewright.runtime.board_machine import Counters, Machine, MachineRun, Patch, Region
+from tilewright.runtime.native_graphs import NativeGraphs, is_heavy, subgraph
 from tilewright.sim.simulator import Progress
 from tilewright.sim.timeline import Timeline
 
@@ -29,6 +30,7 @@ def execute_steps(
     inputs: Mapping[str, Array],
     machine: Machine,
     progress: Progress | None = None,
+    native: NativeGraphs | None = None,
 ) -> Execution:
     """Run every step of `compiled` for inputs that fit its graph."""
     graph = compiled.graph
@@ -36,9 +38,8 @@ def execute_steps(
     runs: list[MachineRun] = []
     for step in compiled.steps:
         match step:
-            case HostStep(nodes=nodes):
-                for node in nodes:
-                    values[node.outputs[0]] = evaluate_node(graph, node, values)
+            case HostStep():
+                _run_host(graph, step, values, native)
             case AcceleratorStep():
                 check_config(step.program, compiled.config)
                 runs.append(_run_program(compiled, step, values, machine, progress))
@@ -49,6 +50,20 @@ def execute_steps(
         timelines=tuple(run.timeline for run in runs if run.timeline is not None),
         counters=tuple(run.counters for run in runs if run.counters is not None),
     )
+
+
+def _run_host(
+    graph: Graph, step: HostStep, values: dict[str, Array], native: NativeGraphs | None
+) -> None:
+    """Compute a step's nodes: in machine code where that pays, else in numpy."""
+    part = (
+        None if native is None or not is_heavy(graph, step.nodes) else subgraph(graph, step.nodes)
+    )
+    if part is not None and native is not None and native.is_available:
+        values.update(native.run(part, {name: values[name] for name in part.inputs}, 1))
+        return
+    for node in step.nodes:
+        values[node.outputs[0]] = evaluate_node(graph, node, values)
 
 
 def _run_program(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.compile import compile_for_host, compile_graph
 from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers import read_model
@@ -13,6 +13,7 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError, ModelError
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET, choose_config
+from tilewright.runtime.devices import Device, parse_device
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.model_file import has_signature
 from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
@@ -104,6 +105,7 @@ def compile_model(
     model: Model | CompiledModel | PathLike,
     config: AcceleratorConfig | str | None = None,
     *,
+    device: str | None = None,
     keep_intermediates: bool = False,
     tuning: TuningSource = Tuning.CACHED,
     progress: Callable[[str], None] | None = None,
@@ -117,6 +119,9 @@ def compile_model(
     config
         A configuration or the name of a preset; by default the one that a `CompiledModel` was made
         for, else preset ``pynq``.
+    device
+        ``cpu`` compiles for the processor alone, without programs for an accelerator; what any
+        other device needs is always there.
     keep_intermediates
         Leave the result of every kernel in DRAM for the host, which `diff` compares.
     tuning
@@ -134,6 +139,8 @@ def compile_model(
     if config is None:
         config = network.config if isinstance(network, CompiledModel) else DEFAULT_PRESET
     machine = choose_config(config)
+    if device is not None and parse_device(device) is Device.CPU:
+        return CompiledModel(compiled=compile_for_host(network.graph, machine))
     compiled = compile_graph(
         network.graph,
         machine,

@@ -16,6 +16,7 @@ from tilewright.options import (
     add_inputs,
     add_model,
     add_outputs,
+    add_threads,
     check_outputs,
     chosen_inputs,
     load_or_compile,
@@ -30,7 +31,7 @@ from tilewright.presentation import (
     stats_lines,
     stats_record,
 )
-from tilewright.runtime.devices import AnyDevice, Device, parse_device
+from tilewright.runtime.devices import AnyDevice, Device, counts_cycles, parse_device
 from tilewright.runtime.program_run import (
     is_program,
     random_buffers,
@@ -49,9 +50,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, rtl, reference, pynq on a board, tcp://HOST:PORT, or several servers with commas"
+        help="sim, rtl, cpu, reference, pynq on a board, tcp://HOST:PORT, or several servers with commas"
         " (default: %(default)s)",
     )
+    add_threads(parser)
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")
     parser.add_argument(
         "--trace", metavar="FILE.json", type=Path, help="write a trace for Perfetto"
@@ -64,7 +66,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     start = time.perf_counter()
     device = parse_device(arguments.device)
-    if device is Device.REFERENCE and (arguments.report or arguments.trace):
+    if not counts_cycles(device) and (arguments.report or arguments.trace):
         raise InputError(
             f"device {device.value!r} counts no cycles: there is nothing to report or to trace"
         )
@@ -84,16 +86,22 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
 
 
 def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Terminal) -> RunResult:
-    compiled = load_or_compile(arguments, terminal)
+    compiled = load_or_compile(arguments, terminal, device.value)
     choose_outputs(compiled.graph.outputs, arguments.outputs)
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
     with terminal.stage(f"running on {device.value}") as progress:
-        return compiled.run(inputs, device.value, progress=progress, vcd=arguments.vcd)
+        return compiled.run(
+            inputs,
+            device.value,
+            progress=progress,
+            vcd=arguments.vcd,
+            threads=arguments.threads,
+        )
 
 
 def _run_program(arguments: argparse.Namespace, device: AnyDevice, terminal: Terminal) -> RunResult:
     """Run a program without a model: assembly text or a program file."""
-    if device is Device.REFERENCE:
+    if not counts_cycles(device):
         raise InputError(f"a program without a model does not run on {device.value}")
     program = load_program_file(arguments)
     choose_outputs([buffer.name for buffer in program.outputs], arguments.outputs)
@@ -120,7 +128,7 @@ def _run_program(arguments: argparse.Namespace, device: AnyDevice, terminal: Ter
 def _print(result: RunResult, model: Path, terminal: Terminal) -> None:
     config = result.compiled.config.name
     terminal.result(f"{model} on {result.device.value}, configuration {config}")
-    if result.device is not Device.REFERENCE:
+    if counts_cycles(result.device):
         for line in stats_lines(result.stats):
             terminal.result(line)
         terminal.result()
@@ -143,7 +151,7 @@ def _record(
         "model": str(arguments.model),
         "seed": None if arguments.inputs else arguments.seed,
     }
-    if result.device is not Device.REFERENCE:
+    if counts_cycles(result.device):
         record |= stats_record(result.stats)
     record["outputs"] = output_records(result.outputs)
     record["wall_seconds"] = wall_seconds

@@ -45,8 +45,8 @@ class Function(Enum):
     """A function from the closed set that every backend offers; the value is how it is written.
 
     `ROUND_SHIFT` divides an integer by two to the power of a second one, rounding half to even: the
-    rounding of `tilewright.isa.integers.round_shift`. `FUSED_MULTIPLY_ADD` is ``a * b + c``, rounded
-    once.
+    rounding of `tilewright.isa.integers.round_shift`. `FUSED_MULTIPLY_ADD` is ``a * b + c``,
+    rounded once.
     """
 
     NOT = "not"

@@ -1,4 +1,4 @@
-"""Exponential, logarithm, tanh and erf of float32 in vector lanes, within 2 units in the last place.
+"""Exponential, logarithm, tanh and erf of float32 in vector lanes, to a few last places.
 
 Coefficients are least-squares fits over the stated intervals in float64, lowest power first.
 """
@@ -170,7 +170,7 @@ class Approximations:
 
 
 def call_like(builder: ir.IRBuilder, name: str, *operands: ir.Value) -> ir.Value:
-    """Call LLVM's intrinsic `name`, overloaded on the type that all operands and the result have."""
+    """Call LLVM's intrinsic `name`, overloaded on the one type of operands and result."""
     kind = operands[0].type
     function = declare_intrinsic(
         builder.module, f"llvm.{name}.{suffix(kind)}", kind, (kind,) * len(operands)

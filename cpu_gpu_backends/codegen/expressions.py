@@ -34,7 +34,6 @@ from tilewright.cpu_gpu_backends.codegen.types import (
     with_lanes,
 )
 
-
 _TRUTH = ir.IntType(1)
 
 
@@ -45,8 +44,8 @@ class ExpressionEmitter(IndexEmitter):
         self._frame = frame
         self.memory = Memory(frame, self)
 
-    def value(self, expr: Expr) -> ir.Value:
-        """Return the value of `expr`: a scalar where it is the same in all lanes, else a vector."""
+    def value(self, expr: Expr) -> ir.Value:  # noqa: C901
+        """Return the value of `expr`, a scalar where it is the same in all lanes: one case each."""
         match expr:
             case Const():
                 return number(expr.value, scalar_type(expr.dtype))

@@ -91,9 +91,7 @@ def _library(builder: ir.IRBuilder, name: str, operands: tuple[ir.Value, ...]) -
     lanes = lanes_of(operands[0])
     element = operands[0].type.element if lanes else operands[0].type
     if name not in builder.module.globals:
-        ir.Function(
-            builder.module, ir.FunctionType(element, (element,) * len(operands)), name=name
-        )
+        ir.Function(builder.module, ir.FunctionType(element, (element,) * len(operands)), name=name)
     function = builder.module.globals[name]
     if not lanes:
         return builder.call(function, operands)

@@ -66,7 +66,7 @@ def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     return builder.shuffle_vector(first, undefined, mask)
 
 
-class _SplatConstant(ir.Constant):
+class _SplatConstant(ir.Constant):  # type: ignore[misc]
     """A constant in every lane, written once: long lists are slow to print and to read."""
 
     def __init__(self, value: ir.Constant, lanes: int) -> None:

@@ -21,7 +21,6 @@ from tilewright.cpu_gpu_backends.cpu.program import (
 )
 from tilewright.cpu_gpu_backends.cpu.uses import used_tensors
 
-
 NO_BORDER = (0, 0, 0, 0)
 
 
@@ -44,8 +43,9 @@ class Activation:
         Its elements; a border and padded channels may lie between them.
     dtype
         As stored: a graph's int8 tensor is kept as uint8, 128 more.
-    border
-        Rows above, columns left, rows below and columns right of each image that belong to it.
+    border, fill
+        Rows above, columns left, rows below and columns right of each image that belong to it,
+        and what they hold, as stored.
     pitch
         Channels from one position to the next; those beyond the tensor's own hold numbers that
         mean nothing.
@@ -54,6 +54,7 @@ class Activation:
     view: View
     dtype: ScalarType
     border: tuple[int, int, int, int] = (0, 0, 0, 0)
+    fill: float = 0.0
     pitch: int
 
     @property

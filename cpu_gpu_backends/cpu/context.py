@@ -55,7 +55,15 @@ class Context:
             offset = (top * physical[2] + left) * layout.pitch
         buffer = self.builder.buffer(name, dtype, prod(physical), Home.WORKSPACE)
         view = View(buffer=buffer, offset=offset, shape=shape, strides=dense_strides(physical))
-        return Activation(view=view, dtype=dtype, border=layout.border, pitch=layout.pitch)
+        return Activation(
+            view=view, dtype=dtype, border=layout.border, fill=layout.fill, pitch=layout.pitch
+        )
+
+    def scratch(self, name: str, layout: Layout) -> Activation:
+        """Give a copy of a tensor a place."""
+        return self._in_workspace(
+            f"{name}.padded", self.graph.tensors[name].shape, layout, self.stored(name)
+        )
 
     def add_constant(self, name: str) -> None:
         """Give a constant of the graph a place of its own, as an operand of general kernels."""
@@ -77,5 +85,9 @@ class Context:
         pitch = activation.pitch if shape == activation.shape else (shape or (1,))[-1]
         border = activation.border if shape == activation.shape else NO_BORDER
         self.activations[name] = Activation(
-            view=view, dtype=self.stored(name), border=border, pitch=pitch
+            view=view,
+            dtype=self.stored(name),
+            border=border,
+            fill=activation.fill,
+            pitch=pitch,
         )

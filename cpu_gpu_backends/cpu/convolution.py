@@ -130,7 +130,7 @@ def _plain_sums(window: Window, panels: Panels, image: Tensor, weight_dtype: Sca
     k = reduce_axis(window.length, "k")
 
     def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
-        element = image[(n, *_place(window, y, x, ky.var, kx.var, k.var))]
+        element = image.at(n, *_place(window, y, x, ky.var, kx.var, k.var))
         weight = weights[p, ky.var, kx.var, k.var, o]
         return reduce_sum(cast(element, dtype) * cast(weight, dtype), ky, kx, k)
 
@@ -160,7 +160,7 @@ def _dot_sums(window: Window, panels: Panels, image: Tensor) -> Tensor:
 
     def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
         along = k.var * DOT_DEPTH + t.var
-        element = image[(n, *_place(window, y, x, ky.var, kx.var, along))]
+        element = image.at(n, *_place(window, y, x, ky.var, kx.var, along))
         weight = weights[p, ky.var, kx.var, k.var, o, t.var]
         return reduce_sum(cast(element, wide) * cast(weight, wide), ky, kx, k, t)
 

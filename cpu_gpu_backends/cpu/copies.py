@@ -16,11 +16,25 @@ from tilewright.cpu_gpu_backends.cpu.program import View, whole_view
 from tilewright.cpu_gpu_backends.cpu.quantised import INT32, STORED_OFFSET
 
 
+def padded(context: Context, name: str, pads: tuple[int, int, int, int], fill: float) -> Activation:
+    """Return a tensor with a border of at least `pads` that holds `fill`: a copy if need be."""
+    activation = context.activations[name]
+    suits = all(have >= need for have, need in zip(activation.border, pads, strict=True))
+    if not any(pads) or (suits and activation.fill == fill):
+        return activation
+    layout = Layout(pitch=activation.pitch, border=pads, fill=fill)
+    copy = context.scratch(name, layout)
+    add_border(context, name, copy)
+    kept = placeholder(activation.shape, activation.dtype, "kept")
+    _add(context, name, _copied(kept), activation.view, copy.view)
+    return copy
+
+
 def copy_in(context: Context, name: str, buffer: str, layout: Layout) -> None:
     """Bring an input of the graph from the caller's buffer to where kernels read it."""
     tensor = context.graph.tensors[name]
     activation = context.allocate(name, layout, None)
-    add_border(context, name, activation, layout)
+    add_border(context, name, activation)
     given = placeholder(tensor.shape, ScalarType(tensor.dtype.value), "given")
     signed = tensor.dtype is DataType.INT8
     taken = _moved(given, STORED_OFFSET, ScalarType.UINT8) if signed else _copied(given)
@@ -36,7 +50,7 @@ def copy_out(context: Context, name: str, buffer: str) -> None:
     _add(context, name, given, activation.view, whole_view(buffer, tensor.shape))
 
 
-def add_border(context: Context, name: str, activation: Activation, layout: Layout) -> None:
+def add_border(context: Context, name: str, activation: Activation) -> None:
     """Fill the border of a tensor."""
     if not activation.has_border:
         return
@@ -51,7 +65,7 @@ def add_border(context: Context, name: str, activation: Activation, layout: Layo
         (start + top * row, height, left * activation.pitch),
         (start + top * row + (left + width) * column, height, right * activation.pitch),
     )
-    value = layout.fill if activation.dtype.is_float else int(layout.fill)
+    value = activation.fill if activation.dtype.is_float else int(activation.fill)
     fill = constant(value, activation.dtype)
     for offset, rows, length in sides:
         if not rows * length:

@@ -14,7 +14,9 @@ from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.convolution import REGISTER
+from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.layouts import border_fill
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
 from tilewright.cpu_gpu_backends.cpu.program import View
 from tilewright.cpu_gpu_backends.cpu.quantised import EXACT_FLOAT32
@@ -33,14 +35,14 @@ def lower_depthwise(context: Context, group: Group, output: Activation) -> None:
     node = group.first
     op = node.op
     assert isinstance(op, Conv2d | FloatConv2d), f"{node.label} is a convolution"
-    image = context.activations[node.inputs[0]]
+    image = padded(context, node.inputs[0], op.pads, border_fill(op))
     taps = context.graph.constants[node.inputs[1]][..., 0].transpose(1, 2, 0)
     exact = int(np.abs(taps).sum(axis=(0, 1)).max()) * _LARGEST_STORED <= EXACT_FLOAT32
     dtype = ScalarType.FLOAT32 if image.dtype.is_float or exact else ScalarType.INT32
     inputs = TailInputs.of(context, output.shape)
     view = context.builder.constant(f"{node.name}.weights", taps.astype(dtype.numpy))
     weights = placeholder(view.shape, dtype, "weights")
-    rows, columns, channels = taps.shape
+    rows, columns, _ = taps.shape
     source_view = _padded_view(image, op)
     source = placeholder(source_view.shape, image.dtype, "image")
     ky, kx = reduce_axis(rows, "ky"), reduce_axis(columns, "kx")
@@ -53,9 +55,7 @@ def lower_depthwise(context: Context, group: Group, output: Activation) -> None:
 
     total = compute(output.shape, product, "sum")
     epilogue = tail_of_sums(context, group, inputs, output)
-    out = compute(
-        output.shape, lambda n, y, x, c: epilogue(total[n, y, x, c], (n, y, x, c)), "out"
-    )
+    out = compute(output.shape, lambda n, y, x, c: epilogue(total[n, y, x, c], (n, y, x, c)), "out")
     schedule = Schedule(out)
     _arrange(schedule, output.shape, context.target)
     views = {**inputs.views, "image": source_view, "weights": view, "out": output.view}

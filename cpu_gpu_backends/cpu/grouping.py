@@ -65,7 +65,7 @@ def _host(
     graph: Graph,
     node: Node,
     kinds: tuple[OperandKind, ...],
-    groups: Mapping[str, list[Node]],
+    groups: dict[str, list[Node]],
     consumers: Mapping[str, tuple[Node, ...]],
 ) -> str | None:
     """Return the tensor whose group `node` joins: the latest one that nobody else reads."""

@@ -1,6 +1,7 @@
 """How each tensor of the graph lies in memory: borders that convolutions read, padded channels."""
 
 from collections.abc import Mapping
+
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
@@ -48,7 +49,7 @@ def plan_layouts(
     for group in groups:
         match group.first.op:
             case Conv2d() | FloatConv2d() as op if any(op.pads):
-                borders.setdefault(group.first.inputs[0], []).append((op.pads, _fill(op)))
+                borders.setdefault(group.first.inputs[0], []).append((op.pads, border_fill(op)))
     layouts = {}
     for name in {*graph.inputs, *(group.output for group in groups)}:
         shape = graph.tensors[name].shape
@@ -64,7 +65,8 @@ def plan_layouts(
     return layouts
 
 
-def _fill(op: Conv2d | FloatConv2d) -> float:
+def border_fill(op: Conv2d | FloatConv2d) -> float:
+    """Return what the padding of a convolution holds, as stored."""
     match op:
         case Conv2d():
             return float(op.input_zero_point + STORED_OFFSET)

@@ -70,7 +70,7 @@ def _lower_group(context: Context, group: Group, layout: Layout, buffer: str | N
             case Reinterpret():
                 return context.alias(group.output, node.inputs[0])
     output = context.allocate(group.output, layout, buffer)
-    add_border(context, group.output, output, layout)
+    add_border(context, group.output, output)
     if not group.anchored:
         return lower_elementwise(context, group, output)
     match node.op:

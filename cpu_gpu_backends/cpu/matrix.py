@@ -20,8 +20,9 @@ from tilewright.cpu_gpu_backends.cpu.convolution import (
     matrix_nest,
     pack_weights,
 )
+from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
-from tilewright.cpu_gpu_backends.cpu.layouts import output_panels
+from tilewright.cpu_gpu_backends.cpu.layouts import border_fill, output_panels
 from tilewright.cpu_gpu_backends.cpu.program import Array, View
 from tilewright.cpu_gpu_backends.cpu.quantised import (
     STORED_OFFSET,
@@ -77,6 +78,7 @@ def _source(context: Context, group: Group, output: Activation) -> _Source:
     node = group.first
     activation = context.activations[node.inputs[0]]
     weights = context.graph.constants[node.inputs[1]]
+    op: Conv2d | FloatConv2d
     match node.op:
         case FloatDense():
             op = FloatConv2d()
@@ -95,7 +97,8 @@ def _source(context: Context, group: Group, output: Activation) -> _Source:
             count, step = joined.shape[2], joined.strides[2]
             window = _window(1, 1, count, column_step=step, length=length)
             return _Source(window=window, view=_rows(joined, window), weights=weights, joined=True)
-    return _image_source(activation, weights, op, output, fours)
+    image = padded(context, node.inputs[0], op.pads, border_fill(op))
+    return _image_source(image, weights, op, output, fours)
 
 
 def _joined(
@@ -127,9 +130,9 @@ def _image_source(
     pitch = activation.pitch
     joins = op.dilation[1] == 1 and (pitch == channels or not activation.dtype.is_float)
     if joins:
-        padded = np.zeros((outputs, rows, columns, pitch), weights.dtype)
-        padded[..., :channels] = weights
-        stretches, length = padded.reshape(outputs, rows, 1, -1), columns * pitch
+        spread = np.zeros((outputs, rows, columns, pitch), weights.dtype)
+        spread[..., :channels] = weights
+        stretches, length = spread.reshape(outputs, rows, 1, -1), columns * pitch
     else:
         stretches, length = weights, channels
     batch, height, width, _ = output.shape
@@ -206,9 +209,9 @@ def tail_of_sums(
 
 def _per_channel(context: Context, name: str, inputs: TailInputs) -> Tensor:
     values = context.graph.constants[name]
-    padded = np.zeros(inputs.tensor_shape[-1], values.dtype)
-    padded[: values.size] = values
-    return inputs.constant(f"{name}.channels", padded)
+    whole = np.zeros(inputs.tensor_shape[-1], values.dtype)
+    whole[: values.size] = values
+    return inputs.constant(f"{name}.channels", whole)
 
 
 def _requantised(

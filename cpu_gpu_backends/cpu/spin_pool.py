@@ -50,7 +50,7 @@ define internal void @pool.announce() {
   %some = icmp ne i32 %sleepers, 0
   br i1 %some, label %wake, label %done
 wake:
-  %woken = call $long ($long, ...) @syscall($long $futex, ptr @pool.generation, i32 $wake, i32 $all)
+  %woken = call $long ($long, ...) $wake_call
   br label %done
 done:
   ret void
@@ -74,7 +74,7 @@ again:
   br label %spin
 sleep:
   %before = atomicrmw add ptr @pool.sleepers, i32 1 seq_cst
-  %slept = call $long ($long, ...) @syscall($long $futex, ptr @pool.generation, i32 $sleep, i32 %seen, ptr null)
+  %slept = call $long ($long, ...) $sleep_call
   %after = atomicrmw sub ptr @pool.sleepers, i32 1 seq_cst
   br label %woken
 woken:
@@ -204,14 +204,14 @@ def spin_pool(target: CpuTarget) -> str:
     family = target.triple.split("-")[0]
     narrow = family == "armv7"
     call, declaration = _SPIN_HINT[family]
+    long = "i32" if narrow else "i64"
+    futex = f"@syscall({long} {_FUTEX_CALL[family]}, ptr @pool.generation"
     text = _TEXT.substitute(
         most=MAX_THREADS,
-        long="i32" if narrow else "i64",
+        long=long,
         widen="zext i32 %thread.word to i64" if narrow else "add i64 %thread.word, 0",
-        futex=_FUTEX_CALL[family],
-        sleep=_WAIT_PRIVATE,
-        wake=_WAKE_PRIVATE,
-        all=_EVERYBODY,
+        sleep_call=f"{futex}, i32 {_WAIT_PRIVATE}, i32 %seen, ptr null)",
+        wake_call=f"{futex}, i32 {_WAKE_PRIVATE}, i32 {_EVERYBODY})",
         spins=_SPINS_BEFORE_SLEEP,
         hint=call,
         declared=declaration,

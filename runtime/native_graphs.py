@@ -1,0 +1,96 @@
+"""Graphs as machine code for the processor at hand, compiled when first run."""
+
+import importlib.util
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.compiler.graph import Array, Graph, Node
+from tilewright.isa.errors import InputError
+
+if TYPE_CHECKING:
+    from tilewright.cpu_gpu_backends.cpu.native import NativeProgram
+
+#: Host steps of more multiply-accumulates or elements are worth compiling: numpy takes longer for
+#: them than the compiler does for their few kernels.
+_HEAVY_OPERATIONS = 20_000_000
+
+
+@dataclass(slots=True, eq=False)
+class NativeGraphs:
+    """The machine code of some graphs, by the tensors they compute."""
+
+    _programs: "dict[tuple[str, ...], NativeProgram]" = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the code generator is installed."""
+        return importlib.util.find_spec("llvmlite") is not None
+
+    def prepare(self, graph: Graph) -> "NativeProgram":
+        """Compile `graph` unless that has been done, and return the result.
+
+        Raises
+        ------
+        InputError
+            If the code generator is not installed, or does not know this processor.
+        """
+        if not self.is_available:
+            raise InputError(
+                "device 'cpu' needs llvmlite, which is not installed",
+                hint="pip install 'tilewright[cpu]'",
+            )
+        from tilewright.cpu_gpu_backends.codegen.target import host_target
+        from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+        from tilewright.cpu_gpu_backends.cpu.native import load_program
+
+        key = (*graph.inputs, "", *graph.outputs)
+        with self._lock:
+            if key not in self._programs:
+                target = host_target()
+                self._programs[key] = load_program(lower_graph(graph, target), target)
+            return self._programs[key]
+
+    def run(self, graph: Graph, inputs: Mapping[str, Array], threads: int) -> dict[str, Array]:
+        """Return the outputs of `graph` for arrays that fit its inputs."""
+        program = self.prepare(graph)
+        results = program.run([inputs[name] for name in graph.inputs], threads)
+        return {
+            name: values.reshape(graph.tensors[name].shape)
+            for name, values in zip(graph.outputs, results, strict=True)
+        }
+
+
+def subgraph(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
+    """Return the graph of some nodes: what they read from outside is input, what is left output."""
+    own = {name for node in nodes for name in node.outputs}
+    read = dict.fromkeys(name for node in nodes for name in node.inputs if name not in own)
+    inputs = tuple(name for name in read if name not in graph.constants)
+    within = {node.name for node in nodes}
+    wanted = {
+        name for node in graph.nodes if node.name not in within for name in node.inputs
+    } | set(graph.outputs)
+    outputs = tuple(name for node in nodes for name in node.outputs if name in wanted)
+    constants = {name: graph.constants[name] for name in read if name in graph.constants}
+    names = {*own, *read}
+    return Graph(
+        name=f"{graph.name}/{nodes[0].name}",
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in names},
+        nodes=nodes,
+        inputs=inputs,
+        outputs=outputs,
+        constants=constants,
+    )
+
+
+def is_heavy(graph: Graph, nodes: tuple[Node, ...]) -> bool:
+    """Whether nodes take long enough in numpy for compiling them to pay within one run."""
+    total = 0
+    for node in nodes:
+        elements = prod(graph.tensors[node.outputs[0]].shape)
+        weights = [prod(graph.constants[n].shape[1:]) for n in node.inputs if n in graph.constants]
+        total += elements * max([1, *weights])
+    return total > _HEAVY_OPERATIONS
