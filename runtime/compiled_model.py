@@ -76,8 +76,8 @@ class CompiledModel:
             Arrays by input name, in the model's own layout and element type; or one array, where
             the model has one input.
         device
-            ``sim``, ``rtl``, ``cpu``, ``reference``, ``pynq`` on a board, ``tcp://host:port``, or several of
-            these with commas.
+            ``sim``, ``rtl``, ``cpu``, ``reference``, ``pynq`` on a board, ``tcp://host:port``, or
+            several of these with commas.
         progress
             Called with the instructions executed so far and their total.
         vcd

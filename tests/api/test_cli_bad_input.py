@@ -104,12 +104,12 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         (
             "run MODEL --device opencl",
             "device 'opencl' is not available in this version",
-            "devices: sim, rtl, reference, pynq, tcp://HOST:PORT",
+            "devices: sim, rtl, cpu, reference, pynq, tcp://HOST:PORT",
         ),
         (
-            "compare MODEL --devices sim,cpu",
-            "device 'cpu' is not available in this version",
-            "devices: sim, rtl, reference, pynq, tcp://HOST:PORT",
+            "compare MODEL --devices sim,opencl",
+            "device 'opencl' is not available in this version",
+            "devices: sim, rtl, cpu, reference, pynq, tcp://HOST:PORT",
         ),
         ("compare MODEL --devices ,", "name at least one device to compare", None),
         (
