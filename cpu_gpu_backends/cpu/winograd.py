@@ -1,0 +1,404 @@
+"""Convolutions of 3 x 3 by Winograd's minimal filtering (Lavin and Gray, arXiv 1509.09308).
+
+A tile of ``m x m`` outputs needs ``(m + 2)**2`` products per pair of channels instead of
+``9 * m**2``. Three kernels: tiles of the image are transformed, the products of each frequency are
+a matrix product over the channels, and its results are transformed to outputs. An image is handled
+in blocks of tile rows, so that what lies between the kernels stays in the cache.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.compiler.graph import Graph
+from tilewright.compiler.operators import FloatConv2d, Padding
+from tilewright.compiler.tensor.build import call, constant, equal, select
+from tilewright.compiler.tensor.declare import compute, placeholder
+from tilewright.compiler.tensor.expressions import Expr
+from tilewright.compiler.tensor.lower import lower
+from tilewright.compiler.tensor.operations import Function
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.compiler.tensor.statements import LoopNest
+from tilewright.cpu_gpu_backends.cpu.builder import Activation
+from tilewright.cpu_gpu_backends.cpu.context import Context
+from tilewright.cpu_gpu_backends.cpu.convolution import (
+    REGISTER,
+    Window,
+    matrix_nest,
+    pack_weights,
+)
+from tilewright.cpu_gpu_backends.cpu.copies import padded
+from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
+from tilewright.cpu_gpu_backends.cpu.program import Array, Home, View, whole_view
+from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
+from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes
+
+_FLOAT = ScalarType.FLOAT32
+#: Transformed images and products of a block together, in bytes: most of a second-level cache.
+_BLOCK_BYTES = 640 * 1024
+#: Fewer channels do not fill the lanes, smaller images not the tiles.
+_FEWEST_CHANNELS, _SMALLEST_IMAGE = 16, 6
+
+Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+#: From an index to an element.
+Element: TypeAlias = Callable[[Expr], Expr]
+#: From a sum and its place ``(y, x, o)`` to the stored element.
+ResultEpilogue: TypeAlias = Callable[[Expr, Expr, Expr, Expr], Expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transforms:
+    """The matrices of one tile size: of the image, of the weights, of the result."""
+
+    outputs: int
+    image: Matrix
+    weights: Matrix
+    result: Matrix
+
+    @property
+    def inputs(self) -> int:
+        """Rows and columns of the image that a tile reads."""
+        return self.outputs + 2
+
+
+#: F(4 x 4, 3 x 3) and F(2 x 2, 3 x 3), interpolated at 0, 1, -1, 2, -2 and infinity, and at 0, 1, -1
+#: and infinity.
+LARGE_TILES = Transforms(
+    outputs=4,
+    image=(
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+    weights=(
+        (1 / 4, 0, 0),
+        (-1 / 6, -1 / 6, -1 / 6),
+        (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6),
+        (1 / 24, -1 / 12, 1 / 6),
+        (0, 0, 1),
+    ),
+    result=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+)
+SMALL_TILES = Transforms(
+    outputs=2,
+    image=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1)),
+    weights=((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    result=((1, 1, 1, 0), (0, 1, -1, 1)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Some rows of tiles of one image."""
+
+    image: int
+    first_row: int
+    rows: int
+    tile_rows: int
+
+
+def winograd_transforms(graph: Graph, group: Group) -> Transforms | None:
+    """Return the tiles for a group that is computed this way; None for any other group."""
+    node = group.first
+    if not isinstance(node.op, FloatConv2d) or node.inputs[1] not in graph.constants:
+        return None
+    op, weights = node.op, graph.constants[node.inputs[1]]
+    outputs, rows, columns, channels = weights.shape
+    _, height, width, _ = graph.tensors[group.output].shape
+    plain = op.groups == 1 and op.stride == op.dilation == (1, 1) and (rows, columns) == (3, 3)
+    large = min(outputs, channels) >= _FEWEST_CHANNELS and min(height, width) >= _SMALLEST_IMAGE
+    if not plain or not large:
+        return None
+    # Where half of each large tile would lie outside, small ones compute less.
+    return LARGE_TILES if min(height, width) > 8 else SMALL_TILES
+
+
+def winograd_pads(op: FloatConv2d, size: tuple[int, int], tiles: Transforms) -> Padding:
+    """Return the padding of an image whose result of `size` is rounded up to whole tiles."""
+    top, left, bottom, right = op.pads
+    more = tuple(-extent % tiles.outputs for extent in size)
+    return top, left, bottom + more[0], right + more[1]
+
+
+def lower_winograd(
+    context: Context, group: Group, output: Activation, tiles: Transforms
+) -> None:
+    """Add the kernels of a group around a convolution of 3 x 3."""
+    node = group.first
+    assert isinstance(node.op, FloatConv2d), f"{node.label} is a float convolution"
+    batch, height, width, channels = output.shape
+    pads = winograd_pads(node.op, (height, width), tiles)
+    image = padded(context, node.inputs[0], pads, 0.0)
+    tile_columns = -(-width // tiles.outputs)
+    blocks = _blocks(batch, height, image.shape[3] + channels, tile_columns, tiles)
+    most = max(block.tile_rows for block in blocks) * tile_columns
+    panels = choose_panels(channels, most, context.target)
+    kept = _Between(context, group, tiles, most, image.shape[3], panels)
+    for block in blocks:
+        positions = block.tile_rows * tile_columns
+        source = _block_view(image, node.op, block, tiles, tile_columns)
+        kept.transform_image(source, block.tile_rows, tile_columns)
+        kept.multiply(positions)
+        kept.transform_result(block, tile_columns, output)
+
+
+def _blocks(
+    batch: int, height: int, channels: int, tile_columns: int, tiles: Transforms
+) -> list[_Block]:
+    tile_rows = -(-height // tiles.outputs)
+    row_bytes = tiles.inputs**2 * tile_columns * channels * 4
+    most = max(1, min(tile_rows, _BLOCK_BYTES // row_bytes))
+    if tile_rows <= 2 * most:  # a second reading of the weights would cost more
+        most = tile_rows
+    return [
+        _Block(
+            image=image,
+            first_row=first * tiles.outputs,
+            rows=min((first + count) * tiles.outputs, height) - first * tiles.outputs,
+            tile_rows=count,
+        )
+        for image in range(batch)
+        for first in range(0, tile_rows, most)
+        for count in (min(most, tile_rows - first),)
+    ]
+
+
+def _block_view(
+    image: Activation, op: FloatConv2d, block: _Block, tiles: Transforms, tile_columns: int
+) -> View:
+    step, row, column, _ = image.view.strides
+    rows = block.tile_rows * tiles.outputs + 2
+    start = (block.first_row - op.pads[0]) * row - op.pads[1] * column
+    return View(
+        buffer=image.view.buffer,
+        offset=image.view.offset + block.image * step + start,
+        shape=(rows, tile_columns * tiles.outputs + 2, image.shape[3]),
+        strides=(row, column, 1),
+    )
+
+
+class _Between:
+    """Transformed images and products of one block after the other."""
+
+    def __init__(
+        self,
+        context: Context,
+        group: Group,
+        tiles: Transforms,
+        positions: int,
+        channels: int,
+        panels: Panels,
+    ) -> None:
+        self._context, self._group, self._tiles = context, group, tiles
+        self._channels, self._panels = channels, panels
+        frequencies, builder, name = tiles.inputs**2, context.builder, group.first.name
+        self._image = builder.buffer(
+            f"{name}.image", _FLOAT, frequencies * positions * channels, Home.WORKSPACE
+        )
+        self._products = builder.buffer(
+            f"{name}.products", _FLOAT, frequencies * positions * panels.channels, Home.WORKSPACE
+        )
+        window = self._window(positions)
+        weights = transform_weights(context.graph.constants[group.first.inputs[1]], tiles)
+        packed = [pack_weights(part, window, panels, context.target) for part in weights]
+        self._weights = builder.constant(f"{name}.weights", np.stack(packed))
+
+    def transform_image(self, source: View, tile_rows: int, tile_columns: int) -> None:
+        """Add the kernel that transforms a block of the image."""
+        nest = image_nest(self._tiles, tile_rows, tile_columns, self._channels, self._lanes)
+        shape = nest.outputs[0].shape
+        views = {"image": source, "transformed": whole_view(self._image, shape)}
+        self._context.builder.kernel(self._group.output, nest, views)
+
+    def multiply(self, positions: int) -> None:
+        """Add the kernel that multiplies a transformed block with the weights."""
+        nest = matrix_nest(
+            self._window(positions),
+            self._panels,
+            dtype=_FLOAT,
+            weight_dtype=_FLOAT,
+            epilogue=lambda total, at: total,
+            target=self._context.target,
+            weights_per_image=True,
+        )
+        frequencies = self._tiles.inputs**2
+        image = (frequencies, 1, positions * self._channels)
+        views = {
+            "image": whole_view(self._image, image),
+            "weights": self._weights,
+            "out": whole_view(self._products, nest.outputs[0].shape),
+        }
+        self._context.builder.kernel(self._group.output, nest, views)
+
+    def transform_result(self, block: _Block, tile_columns: int, output: Activation) -> None:
+        """Add the kernel that transforms products to outputs, and computes the group's tail."""
+        context, channels = self._context, self._panels.channels
+        _, _, width, _ = output.shape
+        inputs = TailInputs.of(context, (*output.shape[:-1], channels))
+        inputs.select_rows(block.image, block.first_row, block.rows)
+        tail = tail_of_sums(context, self._group, inputs, output)
+
+        def epilogue(total: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+            return tail(total, (y, x, o))
+
+        nest = result_nest(
+            self._tiles,
+            (block.tile_rows, tile_columns),
+            (block.rows, width, channels),
+            epilogue,
+            self._lanes,
+        )
+        views = {
+            **inputs.views,
+            "products": whole_view(self._products, nest_shape(nest, "products")),
+            "out": inputs.view_of(output),
+        }
+        context.builder.kernel(self._group.output, nest, views)
+
+    @property
+    def _lanes(self) -> int:
+        return lanes(self._context.target)
+
+    def _window(self, positions: int) -> Window:
+        return Window(
+            batch=self._tiles.inputs**2,
+            rows=1,
+            columns=positions,
+            row_step=1,
+            column_step=self._channels,
+            kernel_rows=1,
+            row_dilation=1,
+            kernel_columns=1,
+            column_dilation=1,
+            length=self._channels,
+        )
+
+
+def nest_shape(nest: LoopNest, name: str) -> tuple[int, ...]:
+    """Return the shape of an input of a nest."""
+    return next(tensor.shape for tensor in nest.inputs if tensor.name == name)
+
+
+def transform_weights(weights: Array, tiles: Transforms) -> Array:
+    """Return ``[frequency, O, 1, 1, C]`` of ``[O, 3, 3, C]``, computed in float64."""
+    matrix = np.array(tiles.weights)
+    spread = np.einsum("ia,jb,oabc->ijoc", matrix, matrix, weights.astype(np.float64))
+    outputs, channels = weights.shape[0], weights.shape[3]
+    return spread.astype(np.float32).reshape(-1, outputs, 1, 1, channels)
+
+
+def image_nest(
+    tiles: Transforms, tile_rows: int, tile_columns: int, channels: int, width: int
+) -> LoopNest:
+    """Return the transformation ``transformed[i, j, ty, tx, c]`` of ``image[y, x, c]``."""
+    size, step = tiles.inputs, tiles.outputs
+    shape = (tile_rows * step + 2, tile_columns * step + 2, channels)
+    image = placeholder(shape, _FLOAT, "image")
+
+    def columns(i: Expr, b: Expr, ty: Expr, tx: Expr, c: Expr) -> Expr:
+        return _chosen(
+            i, tiles.image, lambda a: image[ty * step + a, tx * step + b, c]
+        )
+
+    half = compute((size, size, tile_rows, tile_columns, channels), columns, "half")
+
+    def rows(i: Expr, j: Expr, ty: Expr, tx: Expr, c: Expr) -> Expr:
+        return _chosen(j, tiles.image, lambda b: half[i, b, ty, tx, c])
+
+    whole = compute((size, size, tile_rows, tile_columns, channels), rows, "transformed")
+    s = Schedule(whole)
+    s.split("transformed", "c", _group(channels, width))
+    s.reorder("transformed", "ty", "tx", "c.outer", "i", "j", "c.inner")
+    s.parallel("transformed", s.fuse("transformed", "ty", "tx"))
+    _in_registers(s, "half", "transformed", "c.outer", ("i", "b"), "c")
+    s.unroll("transformed", "i")
+    s.unroll("transformed", "j")
+    s.vectorize("transformed", "c.inner")
+    return lower(s)
+
+
+def result_nest(
+    tiles: Transforms,
+    tile_counts: tuple[int, int],
+    shape: tuple[int, int, int],
+    epilogue: ResultEpilogue,
+    width: int,
+) -> LoopNest:
+    """Return the transformation ``out[y, x, o]`` of ``products[i, j, ty, tx, o]``."""
+    size, step, channels = tiles.inputs, tiles.outputs, shape[2]
+    products = placeholder((size, size, *tile_counts, channels), _FLOAT, "products")
+
+    def columns(a: Expr, j: Expr, ty: Expr, tx: Expr, o: Expr) -> Expr:
+        return _chosen(a, tiles.result, lambda i: products[i, j, ty, tx, o])
+
+    half = compute((step, size, *tile_counts, channels), columns, "half")
+
+    def rows(a: Expr, b: Expr, ty: Expr, tx: Expr, o: Expr) -> Expr:
+        return _chosen(b, tiles.result, lambda j: half[a, j, ty, tx, o])
+
+    whole = compute((step, step, *tile_counts, channels), rows, "sums")
+
+    def element(y: Expr, x: Expr, o: Expr) -> Expr:
+        return epilogue(whole[y % step, x % step, y // step, x // step, o], y, x, o)
+
+    s = Schedule(compute(shape, element, "out"))
+    s.split("out", "y", step)
+    s.split("out", "x", step)
+    s.split("out", "o", _group(channels, width))
+    s.reorder("out", "y.outer", "x.outer", "o.outer", "y.inner", "x.inner", "o.inner")
+    s.parallel("out", s.fuse("out", "y.outer", "x.outer"))
+    _in_registers(s, "sums", "out", "o.outer", ("a", "b"), "o")
+    _in_registers(s, "half", "out", "o.outer", ("a", "j"), "o")
+    s.unroll("out", "y.inner")
+    s.unroll("out", "x.inner")
+    s.vectorize("out", "o.inner")
+    return lower(s)
+
+
+def _in_registers(
+    s: Schedule, stage: str, consumer: str, at: str, unrolled: tuple[str, ...], lane: str
+) -> None:
+    s.compute_at(stage, consumer, at)
+    s.set_scope(stage, REGISTER)
+    for loop in unrolled:
+        s.unroll(stage, loop)
+    s.vectorize(stage, lane)
+
+
+def _group(channels: int, width: int) -> int:
+    """Return how many channels are transformed at once: a vector, or what divides them."""
+    return next(count for count in range(min(width, channels), 0, -1) if channels % count == 0)
+
+
+def _chosen(row: Expr, matrix: Matrix, element: Element) -> Expr:
+    """Return the product of a row of a matrix, by its number, with elements; loops are unrolled."""
+    choice = _combined(matrix[-1], element)
+    for number, coefficients in reversed(list(enumerate(matrix[:-1]))):
+        choice = select(equal(row, number), _combined(coefficients, element), choice)
+    return choice
+
+
+def _combined(coefficients: tuple[float, ...], element: Element) -> Expr:
+    total: Expr | None = None
+    # Unit coefficients first: they need no product.
+    for position, factor in sorted(enumerate(coefficients), key=lambda pair: abs(pair[1]) != 1):
+        if not factor:
+            continue
+        value = element(constant(position, ScalarType.INDEX))
+        if total is None:
+            total = value if factor == 1 else value * float(factor)
+        elif abs(factor) == 1:
+            total = total + value if factor > 0 else total - value
+        else:
+            weight = constant(float(factor), _FLOAT)
+            total = call(Function.FUSED_MULTIPLY_ADD, value, weight, total)
+    assert total is not None, "no row of a transformation is zero"
+    return total
