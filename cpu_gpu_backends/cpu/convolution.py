@@ -90,6 +90,7 @@ def matrix_nest(
     weight_dtype: ScalarType,
     epilogue: Epilogue,
     target: CpuTarget,
+    weights_per_image: bool = False,
 ) -> LoopNest:
     """Return the loops of a matrix kernel with operands ``image`` and ``weights``.
 
@@ -99,13 +100,15 @@ def matrix_nest(
     ----------
     dtype, weight_dtype
         Of image and weights: uint8 with int8 or int16, summed in int32; or float32 for both.
+    weights_per_image
+        Whether each image of the batch has weights of its own; for layouts in rows only.
     """
     weight_layout = layout_of(weight_dtype, target)
     image = placeholder(window.image, dtype, "image")
     total = (
         _dot_sums(window, panels, image)
         if weight_layout is WeightLayout.FOURS
-        else _plain_sums(window, panels, image, weight_dtype)
+        else _plain_sums(window, panels, image, weight_dtype, weights_per_image)
     )
     width = panels.width
     out = compute(
@@ -118,12 +121,13 @@ def matrix_nest(
     return peel_uneven_tiles(lower(schedule))
 
 
-def _plain_sums(window: Window, panels: Panels, image: Tensor, weight_dtype: ScalarType) -> Tensor:
-    weights = placeholder(
-        (panels.count, window.kernel_rows, window.kernel_columns, window.length, panels.width),
-        weight_dtype,
-        "weights",
-    )
+def _plain_sums(
+    window: Window, panels: Panels, image: Tensor, weight_dtype: ScalarType, per_image: bool
+) -> Tensor:
+    rows, columns = window.kernel_rows, window.kernel_columns
+    own = (panels.count, rows, columns, window.length, panels.width)
+    shape = (window.batch, *own) if per_image else own
+    weights = placeholder(shape, weight_dtype, "weights")
     dtype = image.dtype if image.dtype.is_float else ScalarType.INT32
     ky = reduce_axis(window.kernel_rows, "ky")
     kx = reduce_axis(window.kernel_columns, "kx")
@@ -131,11 +135,12 @@ def _plain_sums(window: Window, panels: Panels, image: Tensor, weight_dtype: Sca
 
     def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
         element = image.at(n, *_place(window, y, x, ky.var, kx.var, k.var))
-        weight = weights[p, ky.var, kx.var, k.var, o]
+        place = (p, ky.var, kx.var, k.var, o)
+        weight = weights.at(n, *place) if per_image else weights[place]
         return reduce_sum(cast(element, dtype) * cast(weight, dtype), ky, kx, k)
 
-    shape = (window.batch, window.rows, window.columns, panels.count, panels.width)
-    return compute(shape, product, "sum")
+    sums = (window.batch, window.rows, window.columns, panels.count, panels.width)
+    return compute(sums, product, "sum")
 
 
 def _dot_sums(window: Window, panels: Panels, image: Tensor) -> Tensor:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from tilewright.compiler.graph import Graph
-from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense
+from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense, Padding
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Layout
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels
+from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads, winograd_transforms
 
 
 def is_depthwise(graph: Graph, op: Conv2d | FloatConv2d, weights: str) -> bool:
@@ -48,8 +49,11 @@ def plan_layouts(
     borders: dict[str, list[tuple[tuple[int, int, int, int], float]]] = {}
     for group in groups:
         match group.first.op:
-            case Conv2d() | FloatConv2d() as op if any(op.pads):
-                borders.setdefault(group.first.inputs[0], []).append((op.pads, border_fill(op)))
+            case Conv2d() | FloatConv2d() as op:
+                pads = read_border(graph, group, op)
+                if any(pads):
+                    readers = borders.setdefault(group.first.inputs[0], [])
+                    readers.append((pads, border_fill(op)))
     layouts = {}
     for name in {*graph.inputs, *(group.output for group in groups)}:
         shape = graph.tensors[name].shape
@@ -63,6 +67,15 @@ def plan_layouts(
             )
         layouts[name] = layout
     return layouts
+
+
+def read_border(graph: Graph, group: Group, op: Conv2d | FloatConv2d) -> Padding:
+    """Return the border of its image that a convolution reads."""
+    tiles = winograd_transforms(graph, group)
+    if tiles is None or not isinstance(op, FloatConv2d):
+        return op.pads
+    _, height, width, _ = graph.tensors[group.output].shape
+    return winograd_pads(op, (height, width), tiles)
 
 
 def border_fill(op: Conv2d | FloatConv2d) -> float:

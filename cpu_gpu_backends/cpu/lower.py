@@ -29,6 +29,8 @@ from tilewright.cpu_gpu_backends.cpu.layouts import (
 from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
 from tilewright.cpu_gpu_backends.cpu.pooling import lower_pooling
 from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home
+from tilewright.cpu_gpu_backends.cpu.winograd import lower_winograd
+from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
 
 
 def lower_graph(graph: Graph, target: CpuTarget) -> CpuProgram:
@@ -73,7 +75,10 @@ def _lower_group(context: Context, group: Group, layout: Layout, buffer: str | N
     add_border(context, group.output, output)
     if not group.anchored:
         return lower_elementwise(context, group, output)
+    tiles = winograd_transforms(context.graph, group)
     match node.op:
+        case _ if tiles is not None:
+            lower_winograd(context, group, output, tiles)
         case Conv2d() | FloatConv2d() if is_matrix_kernel(context.graph, group):
             lower_matrix(context, group, output)
         case Conv2d() | FloatConv2d() as op if is_depthwise(context.graph, op, node.inputs[1]):

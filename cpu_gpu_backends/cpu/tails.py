@@ -132,12 +132,15 @@ class TailInputs:
         The shape of the kernel's loops, which may join axes.
     views
         Where each operand lies, by the name of its placeholder.
+    rows
+        Image and first row, where the kernel computes part of an image.
     """
 
     context: Context
     tensor_shape: tuple[int, ...]
     shape: tuple[int, ...]
     views: dict[str, View] = field(default_factory=dict)
+    rows: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, context: Context, shape: tuple[int, ...]) -> "TailInputs":
@@ -148,9 +151,20 @@ class TailInputs:
         """Let the kernel's loops run over other axes; all operands can be viewed that way."""
         self.shape = shape
 
+    def select_rows(self, image: int, first: int, count: int) -> None:
+        """Let the kernel compute rows of one image only: its loops are row, column, channel."""
+        self.rows = (image, first)
+        self.shape = (count, *self.tensor_shape[2:])
+
     def view_of(self, activation: Activation) -> View:
         """Return the view of a tensor that the kernel's loops index."""
         view = activation.with_channels(self.tensor_shape[-1])
+        if self.rows is not None:
+            image, first = self.rows
+            offset = image * view.strides[0] + first * view.strides[1]
+            return replace(
+                view, offset=view.offset + offset, shape=self.shape, strides=view.strides[1:]
+            )
         if self.shape == self.tensor_shape:
             return view
         joined = reshaped(view, self.shape)
