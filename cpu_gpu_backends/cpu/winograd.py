@@ -219,7 +219,8 @@ def transform_weights(weights: Array, tiles: Transforms) -> Array:
     matrix = np.array(tiles.weights)
     spread = np.einsum("ia,jb,oabc->ijoc", matrix, matrix, weights.astype(np.float64))
     outputs, channels = weights.shape[0], weights.shape[3]
-    return spread.astype(np.float32).reshape(-1, outputs, 1, 1, channels)
+    stretches: Array = spread.astype(np.float32).reshape(-1, outputs, 1, 1, channels)
+    return stretches
 
 
 def image_nest(
