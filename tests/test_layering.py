@@ -44,6 +44,8 @@ EXCEPTIONS = {
     "compiler/tuning/*": layer("", "joblib"),
     "runtime/board_pynq.py": layer("", "pynq"),
     "cpu_gpu_backends/gpu/opencl_device.py": layer("", "pyopencl"),
+    "cpu_gpu_backends/gpu/cuda_device.py": layer("", "cuda"),
+    "cpu_gpu_backends/gpu/nvrtc.py": layer("", "cuda"),
 }
 
 

@@ -1,6 +1,6 @@
 """What runs kernels: one protocol for OpenCL and CUDA, and how it says what went wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol, TypeAlias
@@ -117,6 +117,9 @@ class KernelDevice(Protocol):
 
     def synchronise(self) -> None:
         """Wait for all launches."""
+
+    def record(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """Return what does the same launches again, at less cost where the device has a way."""
 
     def close(self) -> None:
         """Give everything back."""

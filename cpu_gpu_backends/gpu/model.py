@@ -1,6 +1,6 @@
 """A network on a device: compiled kernels, constants, one workspace; inputs in, outputs out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from typing_extensions import Self
@@ -26,6 +26,7 @@ class GpuModel:
     _arena: Buffer
     _buffers: dict[str, Buffer]
     _kernels: dict[str, LoadedKernel]
+    _repeat: Callable[[], None] | None = None
 
     @classmethod
     def load(cls, program: GpuProgram, device: KernelDevice) -> Self:
@@ -64,7 +65,9 @@ class GpuModel:
         """Return the outputs for inputs of the graph's shapes and element types."""
         for name in self.program.inputs:
             self.device.upload(self._buffers[name], inputs[name])
-        self.launch()
+        if self._repeat is None:
+            self._repeat = self.device.record(self.launch)
+        self._repeat()
         return {name: self._output(name) for name in self.program.outputs}
 
     def launch(self) -> None:

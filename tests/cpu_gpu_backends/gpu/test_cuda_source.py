@@ -1,0 +1,62 @@
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from cuda_tools import GENERATIONS, assemble, require_nvrtc
+from operator_cases import operator_cases
+
+from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
+from tilewright.cpu_gpu_backends.gpu.device import Capability, DeviceError
+from tilewright.cpu_gpu_backends.gpu.dialects import CUDA
+from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
+from tilewright.cpu_gpu_backends.gpu.nvrtc import Form, compile_cuda
+from tilewright.cpu_gpu_backends.gpu.source import kernel_source
+
+
+def capability(generation: int) -> Capability:
+    """What a small GPU of a generation can do (CUDA C++ Programming Guide, technical data)."""
+    return Capability(
+        name="GPU",
+        identity=f"sm_{generation}",
+        threads_per_block=1024,
+        block_extents=(1024, 1024, 64),
+        shared_bytes=48 * 1024,
+        memory_bytes=8 << 30,
+        units=40,
+        has_dot4=True,
+        matrix_generation=generation if generation >= 80 else 0,
+    )
+
+
+@pytest.fixture(autouse=True)
+def nvrtc() -> None:
+    require_nvrtc()
+
+
+@cache
+def operator_kernels() -> tuple[Kernel, ...]:
+    """The kernels of every operator, under names of their own."""
+    kernels = []
+    for number, case in enumerate(operator_cases()):
+        program = compile_for_gpu(case.graph, capability(75), CUDA)
+        kernels += [replace(one, name=f"case{number}_{one.name}") for one in program.kernels]
+    return tuple(kernels)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_kernels_of_every_operator_are_assembled_without_spills(
+    generation: int, tmp_path: Path
+) -> None:
+    kernels = operator_kernels()
+    ptx = compile_cuda(kernel_source(kernels, CUDA), generation, Form.PTX)
+    report = assemble(ptx, generation, tmp_path)
+    assert report.count("Compiling entry function") == len(kernels)
+    assert set(re.findall(r"(\d+) bytes spill stores", report)) == {"0"}
+
+
+def test_a_source_that_is_wrong_is_refused_in_one_line() -> None:
+    with pytest.raises(DeviceError, match=r"NVRTC cannot compile a kernel for sm_80: .*error") as e:
+        compile_cuda("void f() { return 1; }", 80, Form.CUBIN)
+    assert "\n" not in str(e.value)
