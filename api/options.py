@@ -17,7 +17,7 @@ from tilewright.isa.program import Program, check_config
 from tilewright.list_options import ListOption, add_list
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET
-from tilewright.runtime.devices import Device
+from tilewright.runtime.devices import parse_device, runs_graphs
 from tilewright.runtime.files import check_writable
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import Model, compile_model, load
@@ -118,7 +118,7 @@ def load_and_compile(
     """Read a model file and compile it, for one device alone if it needs no accelerator."""
     with terminal.stage(f"reading {path.name}"):
         model = load(path)
-    hosted = device == Device.CPU.value
+    hosted = device is not None and runs_graphs(parse_device(device))
     for note in (*model.notes, *(() if hosted else _batch_notes(model, config))):
         terminal.message(f"note: {note}")
     place = device if hosted else config.name

@@ -48,7 +48,7 @@ def make_machine(device: AnyDevice) -> Machine:
             return SimulatorMachine()
         case Device.RTL:
             return RtlMachine()
-        case Device.REFERENCE | Device.CPU:
+        case Device.REFERENCE | Device.CPU | Device.OPENCL | Device.CUDA:
             raise InputError(f"device {device.value!r} runs no programs")
         case BoardDevice(folder=folder):
             return BoardMachine(find_access(), folder)

@@ -19,9 +19,10 @@ from tilewright.compiler.graph import Array, Graph
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.program import Program
 from tilewright.runtime.board_devices import open_machine
-from tilewright.runtime.devices import AnyDevice, Device, PoolDevice, parse_device
+from tilewright.runtime.devices import AnyDevice, Device, PoolDevice, parse_device, runs_graphs
 from tilewright.runtime.execution import Execution, execute_steps
 from tilewright.runtime.files import PathLike
+from tilewright.runtime.gpu_graphs import GpuGraphs
 from tilewright.runtime.inputs import Inputs, check_inputs
 from tilewright.runtime.model_file import load_compiled, save_compiled
 from tilewright.runtime.native_graphs import NativeGraphs
@@ -36,6 +37,8 @@ class CompiledModel:
     compiled: CompiledGraph
     #: Machine code of the graph and of host steps, made on first use.
     native: NativeGraphs = field(default_factory=NativeGraphs)
+    #: Kernels of the graph, made on first use of a GPU.
+    kernels: GpuGraphs = field(default_factory=GpuGraphs)
 
     @property
     def graph(self) -> Graph:
@@ -76,8 +79,8 @@ class CompiledModel:
             Arrays by input name, in the model's own layout and element type; or one array, where
             the model has one input.
         device
-            ``sim``, ``rtl``, ``cpu``, ``reference``, ``pynq`` on a board, ``tcp://host:port``, or
-            several of these with commas.
+            ``sim``, ``rtl``, ``cpu``, ``opencl``, ``cuda``, ``reference``, ``pynq`` on a board,
+            ``tcp://host:port``, or several of these with commas.
         progress
             Called with the instructions executed so far and their total.
         vcd
@@ -90,18 +93,19 @@ class CompiledModel:
         InputError
             If an input does not fit the model, or if there is no such device.
         TilewrightError
-            If a board or a server cannot be used.
+            If a board, a server or a GPU cannot be used.
         """
         target = parse_device(device)
         arrays = check_inputs(self.graph, inputs)
-        if target is Device.CPU:
-            self.native.prepare(self.graph)
+        self._prepare(target)
         start = time.perf_counter()
         match target:
             case Device.REFERENCE:
                 execution = Execution(values=evaluate(self.graph, arrays))
             case Device.CPU:
                 execution = Execution(values=self.native.run(self.graph, arrays, threads))
+            case Device.OPENCL | Device.CUDA:
+                execution = Execution(values=self.kernels.run(self.graph, arrays, target))
             case _:
                 with open_machine(target, vcd=None if vcd is None else Path(vcd)) as machine:
                     execution = execute_steps(self.compiled, arrays, machine, progress, self.native)
@@ -117,7 +121,7 @@ class CompiledModel:
         """
         target = parse_device(device)
         arrays = [check_inputs(self.graph, item) for item in inputs]
-        if target in (Device.REFERENCE, Device.CPU):
+        if target is Device.REFERENCE or runs_graphs(target):
             return tuple(self.run(item, device) for item in arrays)
         jobs = target.jobs if isinstance(target, PoolDevice) else 1
         with open_machine(target) as machine, ThreadPoolExecutor(jobs) as workers:
@@ -129,6 +133,16 @@ class CompiledModel:
                 )
 
             return tuple(workers.map(run, arrays))
+
+    def _prepare(self, target: AnyDevice) -> None:
+        """Compile what runs the graph on the processor or a GPU, so that no run counts it."""
+        match target:
+            case Device.CPU:
+                self.native.prepare(self.graph)
+            case Device.OPENCL | Device.CUDA:
+                self.kernels.prepare(self.graph, target)
+            case _:
+                pass
 
     def _result(self, target: AnyDevice, execution: Execution, start: float) -> RunResult:
         return RunResult(

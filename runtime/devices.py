@@ -19,6 +19,10 @@ class Device(Enum):
     RTL = "rtl"
     #: Machine code for the processor at hand.
     CPU = "cpu"
+    #: Kernels on the first OpenCL device.
+    OPENCL = "opencl"
+    #: Kernels on the first CUDA device.
+    CUDA = "cuda"
     #: The integer graph in numpy: what every other device must equal bit for bit.
     REFERENCE = "reference"
 
@@ -60,13 +64,18 @@ AnyDevice: TypeAlias = Device | BoardDevice | RemoteAddress | PoolDevice
 _BOARD = "pynq"
 _POOL_SEPARATOR = ","
 _BUILD_VARIABLE = "TILEWRIGHT_BITSTREAM"
-#: Names that scripts may use already, of devices that this version does not have.
-_PLANNED = ("opencl", "cuda")
+#: Devices that run the whole graph by code of their own, without an accelerator.
+_HOSTS = (Device.CPU, Device.OPENCL, Device.CUDA)
 
 
 def counts_cycles(device: AnyDevice) -> bool:
     """Whether a device is an accelerator, whose runs have cycles and programs."""
-    return device not in (Device.REFERENCE, Device.CPU)
+    return device is not Device.REFERENCE and not runs_graphs(device)
+
+
+def runs_graphs(device: AnyDevice) -> bool:
+    """Whether a device runs whole graphs by code made for it, and no programs."""
+    return device in _HOSTS
 
 
 def parse_device(name: str) -> AnyDevice:
@@ -75,7 +84,7 @@ def parse_device(name: str) -> AnyDevice:
     Raises
     ------
     InputError
-        If there is none, or none yet.
+        If there is none.
     """
     known = {device.value: device for device in Device}
     hint = f"devices: {', '.join(known)}, {_BOARD}, {REMOTE_PREFIX}HOST:PORT"
@@ -89,8 +98,6 @@ def parse_device(name: str) -> AnyDevice:
         return parse_address(name)
     if name == _BOARD:
         return BoardDevice(folder=Path(os.environ.get(_BUILD_VARIABLE, ".")))
-    if name in _PLANNED:
-        raise InputError(f"device {name!r} is not available in this version", hint=hint)
     raise InputError(f"there is no device {name!r}", hint=hint)
 
 

@@ -13,7 +13,7 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError, ModelError
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET, choose_config
-from tilewright.runtime.devices import Device, parse_device
+from tilewright.runtime.devices import parse_device, runs_graphs
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.model_file import has_signature
 from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
@@ -139,7 +139,7 @@ def compile_model(
     if config is None:
         config = network.config if isinstance(network, CompiledModel) else DEFAULT_PRESET
     machine = choose_config(config)
-    if device is not None and parse_device(device) is Device.CPU:
+    if device is not None and runs_graphs(parse_device(device)):
         return CompiledModel(compiled=compile_for_host(network.graph, machine))
     compiled = compile_graph(
         network.graph,

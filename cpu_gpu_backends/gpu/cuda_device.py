@@ -109,6 +109,7 @@ class CudaDevice:
     capability: Capability = field(init=False)
     stream: Any = field(init=False)
     _handle: Any = field(init=False)
+    _context: Any = field(init=False)
     _generation: int = field(init=False)
     _modules: list[Any] = field(init=False, default_factory=list)
 
@@ -118,9 +119,13 @@ class CudaDevice:
             raise DeviceError("this computer has no CUDA device")
         self._handle = self.call("cuDeviceGet", 0)
         self._generation, self.capability = self._examined()
-        context = self.call("cuDevicePrimaryCtxRetain", self._handle)
-        self.call("cuCtxSetCurrent", context)
+        self._context = self.call("cuDevicePrimaryCtxRetain", self._handle)
+        self._enter()
         self.stream = self.call("cuStreamCreate", 0)
+
+    def _enter(self) -> None:
+        """Make the device's context that of the thread at hand."""
+        self.call("cuCtxSetCurrent", self._context)
 
     def _examined(self) -> tuple[int, Capability]:
         names = self.driver.CUdevice_attribute
@@ -192,6 +197,7 @@ class CudaDevice:
 
     def load(self, kernels: tuple[Kernel, ...], source: str) -> tuple[LoadedKernel, ...]:
         """Compile `source`, which holds `kernels`; see `KernelDevice.load`."""
+        self._enter()
         for kernel in kernels:
             check_fits(kernel, self.capability)
         parts = (source, f"sm_{self._generation}", nvrtc_version())
@@ -219,6 +225,7 @@ class CudaDevice:
 
     def upload(self, buffer: Buffer, values: Array) -> None:
         """Copy `values` to the beginning of `buffer`."""
+        self._enter()
         data = np.ascontiguousarray(values)
         if data.nbytes:
             place = _own(buffer).address
@@ -241,13 +248,19 @@ class CudaDevice:
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None]:
         """Return what repeats `launches` as one graph, so that each costs the host nothing."""
+        self._enter()
         mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self.call("cuStreamBeginCapture", self.stream, mode)
         launches()
         graph = self.call("cuStreamEndCapture", self.stream)
         executable = self.call("cuGraphInstantiate", graph, 0)
         self.call("cuGraphDestroy", graph)
-        return lambda: self.call("cuGraphLaunch", executable, self.stream)
+
+        def repeat() -> None:
+            self._enter()
+            self.call("cuGraphLaunch", executable, self.stream)
+
+        return repeat
 
     def close(self) -> None:
         """Give kernels, stream and context back."""

@@ -102,14 +102,14 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
             "compile the model for the configuration that it shall run on",
         ),
         (
-            "run MODEL --device opencl",
-            "device 'opencl' is not available in this version",
-            "devices: sim, rtl, cpu, reference, pynq, tcp://HOST:PORT",
+            "run MODEL --device metal",
+            "there is no device 'metal'",
+            "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, tcp://HOST:PORT",
         ),
         (
-            "compare MODEL --devices sim,opencl",
-            "device 'opencl' is not available in this version",
-            "devices: sim, rtl, cpu, reference, pynq, tcp://HOST:PORT",
+            "compare MODEL --devices sim,metal",
+            "there is no device 'metal'",
+            "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, tcp://HOST:PORT",
         ),
         ("compare MODEL --devices ,", "name at least one device to compare", None),
         (

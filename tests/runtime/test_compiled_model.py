@@ -68,16 +68,6 @@ def test_progress_ends_at_the_number_of_instructions(
     assert sorted(calls) == calls
 
 
-@pytest.mark.parametrize("device", ["opencl", "cuda"])
-def test_a_device_of_later_versions_is_refused(
-    compiled_digits: CompiledModel, image: npt.NDArray[np.float32], device: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        compiled_digits.run(image, device)
-    assert str(caught.value) == f"device {device!r} is not available in this version"
-    assert caught.value.hint == "devices: sim, rtl, cpu, reference, pynq, tcp://HOST:PORT"
-
-
 def test_an_unknown_device_is_refused(
     compiled_digits: CompiledModel, image: npt.NDArray[np.float32]
 ) -> None:

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tilewright.cpu_gpu_backends.gpu.device import DeviceError
 from tilewright.isa.presets import PRESETS
 from tilewright.isa.validator import validate
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.devices import Device, counts_cycles
+from tilewright.runtime.gpu_graphs import open_gpu
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import compile_model, load
 from tilewright.sim.rtl_build import ToolError, find_toolchain
@@ -28,6 +30,8 @@ LONG = "mobilenet_v2_1.0_224_ptq.tflite"
 OTHER_DEVICES = [device for device in Device if device is not Device.REFERENCE]
 #: Networks that also run on the hardware in every test run.
 ON_HARDWARE = ("resnet8_cifar10_int8.tflite", "kws_dscnn_int8.tflite")
+#: Networks whose kernels are compiled in every test run.
+ON_GPU = ("mnist_cnn_qdq_u8s8.onnx",)
 
 #: The least share of the array-shape bound that must be reached on preset pynq.
 LEAST_SHARE = {
@@ -56,7 +60,9 @@ def cases() -> list[object]:
             name,
             device,
             marks=[pytest.mark.slow]
-            if name == LONG or (device is Device.RTL and name not in ON_HARDWARE)
+            if name == LONG
+            or (device is Device.RTL and name not in ON_HARDWARE)
+            or (device is Device.OPENCL and name not in ON_GPU)
             else [],
         )
         for name in (*QUICK, LONG)
@@ -70,6 +76,11 @@ def require_tools(device: Device) -> None:
             find_toolchain()
         except ToolError as error:
             pytest.skip(f"{error}: {error.hint}")
+    if device in (Device.OPENCL, Device.CUDA):
+        try:
+            open_gpu(device)
+        except DeviceError as error:
+            pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(("name", "device"), cases())
