@@ -1,10 +1,4 @@
-"""Access to registers and memory by commands in a stream of bytes.
-
-A command is a letter, four bytes of address and two bytes of count, little endian. ``R`` answers
-with as many words of 32 bits; ``W`` is followed by them and answers with `ACKNOWLEDGE`. The address
-is a multiple of four, and grows with every word. Any other letter is ignored, so that zeros bring
-both sides back into step.
-"""
+"""Access to registers and memory by the commands of `tilewright.isa.serial_commands`."""
 
 from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import stream
@@ -14,17 +8,19 @@ from tilewright.boards.axi_lite import SPACE_BITS, WordPort
 from tilewright.hw.component import Unit
 from tilewright.isa.instructions import ADDRESS_BITS
 from tilewright.isa.registers import REGISTER_BITS, REGISTER_BYTES
+from tilewright.isa.serial_commands import (
+    ACKNOWLEDGE,
+    MEMORY_BIT,
+    READ,
+    SERIAL_ADDRESS_BYTES,
+    SERIAL_COUNT_BYTES,
+    WRITE,
+)
 
-READ, WRITE = ord("R"), ord("W")
-#: Answer to a write.
-ACKNOWLEDGE = 0x06
-#: Bit of an address that chooses the memory instead of the registers.
-MEMORY_BIT = 31
 #: For which an address stays before the word that was read is taken: a block RAM and registers
 #: on both its sides.
 MEMORY_READ_CYCLES = 4
-_COUNT_BITS = 16
-_HEAD_BYTES = ADDRESS_BITS // 8 + _COUNT_BITS // 8
+_HEAD_BYTES = SERIAL_ADDRESS_BYTES + SERIAL_COUNT_BYTES
 
 
 class SerialBridge(Unit):

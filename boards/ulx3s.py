@@ -10,9 +10,8 @@ from tilewright.boards.ecp5_clock import Ecp5Pll
 from tilewright.boards.uart import UartReceiver, UartTransmitter
 from tilewright.hw.component import Unit
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.serial_commands import BAUD
 
-#: Bits per second of the serial port.
-BAUD = 1_000_000
 #: Cycles of reset after the PLL has locked.
 _RESET_CYCLES = 255
 

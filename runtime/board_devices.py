@@ -15,10 +15,11 @@ from tilewright.runtime.board_devmem import DevMemAccess
 from tilewright.runtime.board_driver import BoardMachine
 from tilewright.runtime.board_machine import Machine, SimulatorMachine
 from tilewright.runtime.board_pynq import PynqAccess
-from tilewright.runtime.devices import AnyDevice, BoardDevice, Device, PoolDevice
+from tilewright.runtime.devices import AnyDevice, BoardDevice, Device, PoolDevice, SerialDevice
 from tilewright.runtime.pool import PoolMachine, Source
 from tilewright.runtime.remote_client import TOKEN_VARIABLE, RemoteAddress, RemoteMachine
 from tilewright.runtime.rtl_machine import RtlMachine
+from tilewright.runtime.serial_machine import SerialMachine
 
 
 @contextlib.contextmanager
@@ -52,6 +53,8 @@ def make_machine(device: AnyDevice) -> Machine:
             raise InputError(f"device {device.value!r} runs no programs")
         case BoardDevice(folder=folder):
             return BoardMachine(find_access(), folder)
+        case SerialDevice(port=port, folder=folder):
+            return SerialMachine(port, folder)
         case RemoteAddress():
             return _connect(device)
         case PoolDevice(addresses=addresses):

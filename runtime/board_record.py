@@ -1,6 +1,8 @@
 """The file `config.json` that lies beside a bitstream: what the driver must know of it."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -52,33 +54,52 @@ class BoardRecord:
         TilewrightError
             If it cannot be read, is damaged, or is of another version.
         """
-        path = folder / RECORD_NAME
-        try:
-            record = json.loads(read_file(path, "description of the bitstream"))
-            return cls._from_record(record)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise BoardError(f"{path} does not describe a bitstream") from None
+        with _described(folder) as record:
+            return cls(
+                board=str(record["board"]),
+                family=ProcessorFamily(record["family"]),
+                control_address=int(record["control_address"]),
+                control_bytes=int(record["control_bytes"]),
+                reference_mhz=float(record["reference_mhz"]),
+                pll=str(record["clock"]["pll"]),
+                config=_checked_config(record),
+            )
 
-    @classmethod
-    def _from_record(cls, record: dict[str, Any]) -> Self:
-        for name, ours in (("version", RECORD_VERSION), ("isa_version", ISA_VERSION)):
-            if record[name] != ours:
-                raise BoardError(
-                    f"the bitstream has {name} {record[name]!r:.20}, this is {name} {ours}",
-                    hint="build it again with this tilewright",
-                )
-        try:
-            config = config_from_record(record["config"])
-        except TilewrightError as error:
-            raise BoardError(f"the configuration of the bitstream cannot be: {error}") from error
-        if config_digest(config) != record["digest"]:
-            raise BoardError("the configuration of the bitstream does not have its digest")
-        return cls(
-            board=str(record["board"]),
-            family=ProcessorFamily(record["family"]),
-            control_address=int(record["control_address"]),
-            control_bytes=int(record["control_bytes"]),
-            reference_mhz=float(record["reference_mhz"]),
-            pll=str(record["clock"]["pll"]),
-            config=config,
-        )
+
+def load_config(folder: Path) -> AcceleratorConfig:
+    """Read the configuration alone, of a board with or without a processor.
+
+    Raises
+    ------
+    TilewrightError
+        As `BoardRecord.load` does.
+    """
+    with _described(folder) as record:
+        return _checked_config(record)
+
+
+@contextmanager
+def _described(folder: Path) -> Iterator[dict[str, Any]]:
+    """Read the file; what goes wrong within means that it is damaged."""
+    path = folder / RECORD_NAME
+    text = read_file(path, "description of the bitstream")
+    try:
+        yield json.loads(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise BoardError(f"{path} does not describe a bitstream") from None
+
+
+def _checked_config(record: dict[str, Any]) -> AcceleratorConfig:
+    for name, ours in (("version", RECORD_VERSION), ("isa_version", ISA_VERSION)):
+        if record[name] != ours:
+            raise BoardError(
+                f"the bitstream has {name} {record[name]!r:.20}, this is {name} {ours}",
+                hint="build it again with this tilewright",
+            )
+    try:
+        config = config_from_record(record["config"])
+    except TilewrightError as error:
+        raise BoardError(f"the configuration of the bitstream cannot be: {error}") from error
+    if config_digest(config) != record["digest"]:
+        raise BoardError("the configuration of the bitstream does not have its digest")
+    return config

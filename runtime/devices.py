@@ -41,6 +41,20 @@ class BoardDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SerialDevice:
+    """The accelerator of a board at a serial port."""
+
+    port: str
+    #: A build: the description of the bitstream that the board has.
+    folder: Path
+
+    @property
+    def value(self) -> str:
+        """Name of the device."""
+        return f"{_SERIAL_PREFIX}{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDevice:
     """Machines behind several servers, of which each job takes one."""
 
@@ -58,10 +72,11 @@ class PoolDevice:
 
 
 #: A device: one of those that every computer has, the board at hand, one or several servers.
-AnyDevice: TypeAlias = Device | BoardDevice | RemoteAddress | PoolDevice
+AnyDevice: TypeAlias = Device | BoardDevice | SerialDevice | RemoteAddress | PoolDevice
 
 #: Name of the board at hand, and the variable that names the folder of its build.
 _BOARD = "pynq"
+_SERIAL_PREFIX = "ulx3s:"
 _POOL_SEPARATOR = ","
 _BUILD_VARIABLE = "TILEWRIGHT_BITSTREAM"
 #: Devices that run the whole graph by code of their own, without an accelerator.
@@ -79,7 +94,7 @@ def runs_graphs(device: AnyDevice) -> bool:
 
 
 def parse_device(name: str) -> AnyDevice:
-    """Return the device of that name; ``pynq`` has its bitstream in ``$TILEWRIGHT_BITSTREAM``.
+    """Return the device of that name; boards have their build in ``$TILEWRIGHT_BITSTREAM``.
 
     Raises
     ------
@@ -87,7 +102,7 @@ def parse_device(name: str) -> AnyDevice:
         If there is none.
     """
     known = {device.value: device for device in Device}
-    hint = f"devices: {', '.join(known)}, {_BOARD}, {REMOTE_PREFIX}HOST:PORT"
+    hint = f"devices: {', '.join(known)}, {_BOARD}, {_SERIAL_PREFIX}PORT, {REMOTE_PREFIX}HOST:PORT"
     if not isinstance(name, str):
         raise InputError(f"a device must be named by a text, not {name!r:.60}", hint=hint)
     if name in known:
@@ -96,8 +111,10 @@ def parse_device(name: str) -> AnyDevice:
         return _parse_pool(name)
     if name.startswith(REMOTE_PREFIX):
         return parse_address(name)
+    if name.startswith(_SERIAL_PREFIX) and name != _SERIAL_PREFIX:
+        return SerialDevice(port=name.removeprefix(_SERIAL_PREFIX), folder=_build_folder())
     if name == _BOARD:
-        return BoardDevice(folder=Path(os.environ.get(_BUILD_VARIABLE, ".")))
+        return BoardDevice(folder=_build_folder())
     raise InputError(f"there is no device {name!r}", hint=hint)
 
 
@@ -106,3 +123,7 @@ def _parse_pool(name: str) -> PoolDevice:
     if len(set(addresses)) < len(addresses):
         raise InputError(f"device {name!r:.80} names a server twice")
     return PoolDevice(addresses=addresses)
+
+
+def _build_folder() -> Path:
+    return Path(os.environ.get(_BUILD_VARIABLE, "."))

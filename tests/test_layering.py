@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "compiler/readers/*": layer("", "flatbuffers google onnx tflite"),
     "compiler/tuning/*": layer("", "joblib"),
     "runtime/board_pynq.py": layer("", "pynq"),
+    "runtime/serial_line.py": layer("", "serial"),
     "cpu_gpu_backends/gpu/opencl_device.py": layer("", "pyopencl"),
     "cpu_gpu_backends/gpu/cuda_device.py": layer("", "cuda"),
     "cpu_gpu_backends/gpu/nvrtc.py": layer("", "cuda"),

@@ -8,10 +8,10 @@ from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
 from tilewright.boards.chip_memory import SerialAccelerator
-from tilewright.boards.serial_bridge import ACKNOWLEDGE, MEMORY_BIT, READ, WRITE
 from tilewright.boards.uart import UartReceiver, UartTransmitter
 from tilewright.isa.presets import TINY
 from tilewright.isa.registers import IDENTIFICATION, Control, Register, Status
+from tilewright.isa.serial_commands import ACKNOWLEDGE, MEMORY_BIT, READ, WRITE
 from tilewright.sim.random_programs import random_program
 from tilewright.sim.simulator import simulate
 

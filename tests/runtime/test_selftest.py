@@ -241,7 +241,7 @@ def test_a_register_that_does_not_hold_is_found(
     report = tw.selftest("pynq")
     (registers,) = (check for check in report.checks if check.name == "registers")
     assert registers.verdict is Verdict.FAILED
-    assert registers.detail == "CODE_ADDRESS reads 0x55555551 after 0x55555555 was written"
+    assert registers.detail == "CODE_ADDRESS reads 0x55555551, not 0x55555555 as written"
 
 
 def test_a_board_behind_a_server_says_what_it_is(boards: Callable[..., FakeBoard]) -> None:

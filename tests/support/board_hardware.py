@@ -1,9 +1,6 @@
 """The design of a board, Verilated, behind register accesses; built once and cached."""
 
 import ctypes
-import hashlib
-import os
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from board_bench import BENCH_NAME, BoardBench, bench_verilog
+from library_cache import cached_library
 
 from tilewright.boards.board import Board
 from tilewright.boards.parts import Family
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.sim.rtl_build import build_library, find_toolchain
 
 _HARNESS = Path(__file__).with_name("board_harness.cpp")
 #: Physical address of the memory that buffers are taken from, and its size.
@@ -61,8 +58,7 @@ class BoardHardware:
 
 @cache
 def _build(family: Family, control_address: int, config: AcceleratorConfig) -> Path:
-    """Build the library; the Verilog text tells whether there is one already."""
-    tools = find_toolchain()
+    """Build the library, or find it."""
     bench = BoardBench(
         config,
         family,
@@ -70,22 +66,13 @@ def _build(family: Family, control_address: int, config: AcceleratorConfig) -> P
         memory_address=MEMORY_ADDRESS,
         memory_bytes=MEMORY_BYTES,
     )
-    text = bench_verilog(bench)
-    parts = (text, _HARNESS.read_text(encoding="utf-8"), str(tools))
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright/boards"
-    library = folder / f"{family.value}-{config.name}-{digest[:24]}.so"
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as name:
-            source = Path(name) / "bench.v"
-            source.write_text(text, encoding="utf-8")
-            defines = [f"-DTILEWRIGHT_PORT_BYTES={config.port_bytes}"]
-            built = build_library(
-                source, top=BENCH_NAME, harness=_HARNESS, defines=defines, tools=tools
-            )
-            built.replace(library)
-    return library
+    return cached_library(
+        f"{family.value}-{config.name}",
+        bench_verilog(bench),
+        top=BENCH_NAME,
+        harness=_HARNESS,
+        defines=[f"-DTILEWRIGHT_PORT_BYTES={config.port_bytes}"],
+    )
 
 
 def _load(path: Path) -> Any:

@@ -83,7 +83,7 @@ class FakeBoard:
     processor: dict[int, int] = field(default_factory=dict)
     buffers: list[int] = field(default_factory=list)
     #: The programmable logic, once configured.
-    hardware: BoardHardware | None = None
+    hardware: "BoardHardware | _OtherDesign | None" = None
     downloads: int = 0
     #: Bytes that `allocate` has.
     free_bytes: int = MEMORY_BYTES // 2
@@ -124,6 +124,11 @@ class FakeBoard:
             self.hardware = BoardHardware(self.board, config, self.memory)
         self.downloads += 1
 
+    def load_another(self) -> None:
+        """Be configured by somebody else, with a design whose registers read 0."""
+        self.power_off()
+        self.hardware = _OtherDesign()
+
     def power_off(self) -> None:
         """Leave the programmable logic without a design."""
         with self.lock:
@@ -143,6 +148,22 @@ class FakeBoard:
         inside[:] = random.integers(0, 256, inside.size, dtype=np.uint8)
         self.buffers.append(self.memory_begin)
         return buffer
+
+
+class _OtherDesign:
+    """A design that has nothing to do with ours."""
+
+    def read(self, offset: int) -> int:
+        return 0
+
+    def write(self, offset: int, value: int) -> None:
+        pass
+
+    def run(self, cycles: int) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -179,7 +200,7 @@ class FakeWindow:
             return
         processor[place] = value
 
-    def _hardware(self) -> BoardHardware:
+    def _hardware(self) -> BoardHardware | _OtherDesign:
         hardware = self.board.hardware
         assert hardware is not None, "the processor hangs: the logic is not configured"
         return hardware

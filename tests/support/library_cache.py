@@ -1,0 +1,29 @@
+"""Verilog with a C++ file that drives it, as a shared library that is built once."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilewright.sim.rtl_build import build_library, find_toolchain
+
+
+def cached_library(
+    name: str, text: str, *, top: str, harness: Path, defines: Sequence[str] = ()
+) -> Path:
+    """Build a library, or find the one that was built of the same text with the same tools."""
+    tools = find_toolchain()
+    parts = (text, harness.read_text(encoding="utf-8"), *defines, str(tools))
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright/boards"
+    library = folder / f"{name}-{digest[:24]}.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            source = Path(work) / "bench.v"
+            source.write_text(text, encoding="utf-8")
+            build_library(source, top=top, harness=harness, defines=defines, tools=tools).replace(
+                library
+            )
+    return library
