@@ -50,8 +50,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, rtl, cpu, opencl, cuda, reference, pynq on a board, tcp://HOST:PORT, or several"
-        " servers with commas (default: %(default)s)",
+        help="sim, rtl, cpu, opencl, cuda, reference, pynq on a board, ulx3s:PORT,"
+        " tcp://HOST:PORT, or several servers with commas (default: %(default)s)",
     )
     add_threads(parser)
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")

@@ -17,7 +17,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, rtl, pynq on a board, or tcp://HOST:PORT (default: %(default)s)",
+        help="sim, rtl, pynq on a board, ulx3s:PORT, or tcp://HOST:PORT (default: %(default)s)",
     )
     add_config(parser, default="the device's own, or tiny")
 

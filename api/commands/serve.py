@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEV",
         default=Device.SIM.value,
-        help="sim, pynq on a board, tcp://HOST:PORT, or several servers with commas"
+        help="sim, pynq on a board, ulx3s:PORT, tcp://HOST:PORT, or several servers with commas"
         " (default: %(default)s)",
     )
     parser.add_argument(

@@ -104,12 +104,12 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         (
             "run MODEL --device metal",
             "there is no device 'metal'",
-            "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, tcp://HOST:PORT",
+            "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, ulx3s:PORT, tcp://HOST:PORT",
         ),
         (
             "compare MODEL --devices sim,metal",
             "there is no device 'metal'",
-            "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, tcp://HOST:PORT",
+            "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, ulx3s:PORT, tcp://HOST:PORT",
         ),
         ("compare MODEL --devices ,", "name at least one device to compare", None),
         (
