@@ -8,14 +8,17 @@ from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.accelerator import connect_counters
 from tilewright.hw.component import Unit
-from tilewright.hw.core import CYCLE_BITS, Core, observe_members
+from tilewright.hw.core import CYCLE_BITS, Core, block_name
 from tilewright.hw.counters import COUNTS, EngineCounters
 from tilewright.hw.dram import DramReadPort, DramWritePort
 from tilewright.hw.fetch import COUNT_BITS
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import ADDRESS_BITS
-from tilewright.isa.memories import Engine
+from tilewright.isa.memories import Engine, Memory
 from tilewright.isa.registers import REGISTER_BITS
+
+#: Name of its Verilog module.
+BENCH_NAME = "tilewright_bench"
 
 
 class Bench(Unit):
@@ -35,8 +38,6 @@ class Bench(Unit):
         Those of `Core`.
     load_*_count, gemm_*_count, vector_*_count, store_*_count
         Those of `EngineCounters`.
-    observe_*
-        Those of `Core`.
     """
 
     def __init__(self, config: AcceleratorConfig) -> None:
@@ -59,7 +60,6 @@ class Bench(Unit):
             **{
                 count_name(engine, name): Out(REGISTER_BITS) for engine in Engine for name in COUNTS
             },
-            **observe_members(config),
         }
         for port in ("fetch", "load"):
             members[f"{port}_enable"] = Out(1)
@@ -73,7 +73,7 @@ class Bench(Unit):
         config = self.config
         m.domains.sync = ClockDomain(reset_less=True)
         m.d.comb += ClockSignal().eq(self.clk)
-        m.submodules.core = core = Core(config, observed=True)
+        m.submodules.core = core = Core(config)
         m.submodules.fetch_port = fetch = DramReadPort(config, bursts=config.fetch_entries)
         m.submodules.load_port = load = DramReadPort(config, bursts=config.load_bursts)
         m.submodules.store_port = store = DramWritePort(config)
@@ -106,14 +106,12 @@ class Bench(Unit):
             connect_counters(m, counters, core, engine)
             for name in COUNTS:
                 m.d.comb += getattr(self, count_name(engine, name)).eq(getattr(counters, name))
-        m.d.comb += [
-            core.observe_enable.eq(self.observe_enable),
-            core.observe_address.eq(self.observe_address),
-        ]
-        for name, member in observe_members(config).items():
-            if member.flow is Out:
-                m.d.comb += getattr(self, name).eq(getattr(core, name))
         return m
+
+
+def block_module(memory: Memory, number: int) -> str:
+    """Name of the Verilog module that is a block memory of a scratchpad; its array is `storage`."""
+    return f"{BENCH_NAME}.core.{block_name(memory, number)}"
 
 
 def count_name(engine: Engine, count: str) -> str:

@@ -14,7 +14,6 @@ from tilewright.hw.layouts import instruction_layout
 from tilewright.hw.load import LoadEngine
 from tilewright.hw.load_writer import loadable
 from tilewright.hw.queue import Queue
-from tilewright.hw.scratchpad import Scratchpad
 from tilewright.hw.scratchpads import (
     block_shape,
     connect_bank,
@@ -25,7 +24,7 @@ from tilewright.hw.scratchpads import (
 from tilewright.hw.store import StoreEngine
 from tilewright.hw.tokens import TokenCounters
 from tilewright.hw.vector import VectorEngine
-from tilewright.isa.config import AcceleratorConfig, index_bits
+from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import OPCODE_BITS, encoded_bits
 from tilewright.isa.instructions import ADDRESS_BITS, INSTRUCTION_CLASSES, Opcode
 from tilewright.isa.memories import Engine, Memory
@@ -45,11 +44,6 @@ class Core(Unit):
     The cycle after `start` is cycle 0 of the timing rules; `cycle` counts from there and stays when
     the program ends.
 
-    Parameters
-    ----------
-    observed
-        Give a test bench a port into every scratchpad.
-
     Attributes
     ----------
     start, address, count
@@ -65,15 +59,11 @@ class Core(Unit):
         whether a step is made or the fixed start-up of one passes.
     fetch, load, store
         The memory ports.
-    observe_enable, observe_address, observe
-        Look at an entry, and what each scratchpad holds there one cycle later.
     """
 
-    def __init__(self, config: AcceleratorConfig, *, observed: bool = False) -> None:
+    def __init__(self, config: AcceleratorConfig) -> None:
         self.config = config
-        self._observed = observed
         engines = len(Engine)
-        self._shapes = {memory: block_shape(memory, config) for memory in Memory}
         super().__init__(
             {
                 "start": In(1),
@@ -92,7 +82,6 @@ class Core(Unit):
                 "fetch": Out(ReadPort(config.port_bits)),
                 "load": Out(ReadPort(config.port_bits)),
                 "store": Out(WritePort(config.port_bits)),
-                **(observe_members(config) if observed else {}),
             }
         )
 
@@ -129,12 +118,10 @@ class Core(Unit):
         vector: VectorEngine,
         store: StoreEngine,
     ) -> None:
-        pads = {
-            memory: shape.make(observed=self._observed) for memory, shape in self._shapes.items()
-        }
+        pads = {memory: block_shape(memory, self.config).make() for memory in Memory}
         for memory, blocks in pads.items():
             for number, block in enumerate(blocks):
-                m.submodules[f"{memory.name.lower()}_{number}"] = block
+                m.submodules[block_name(memory, number)] = block
         for memory in loadable(self.config):
             connect_load(m, load.write, memory, pads[memory], self.config)
         for memory, port in (
@@ -158,17 +145,6 @@ class Core(Unit):
                 (gemm.acc_read[bank], vector.acc_read[bank]),
                 (gemm.acc_write[bank], vector.acc_write[bank]),
             )
-        if self._observed:
-            self._connect_observer(m, pads)
-
-    def _connect_observer(self, m: Module, pads: dict[Memory, list[Scratchpad]]) -> None:
-        for memory, blocks in pads.items():
-            for number, pad in enumerate(blocks[: self._shapes[memory].distinct]):
-                m.d.comb += [
-                    pad.observe.enable.eq(self.observe_enable),
-                    pad.observe.address.eq(self.observe_address),
-                    getattr(self, observe_name(memory, number)).eq(pad.observe.data),
-                ]
 
     def _dispatch(self, m: Module, fetch: Fetch) -> dict[Engine, Queue]:
         """Move fetched instructions into the queues of their engines; end at `Finish`."""
@@ -235,20 +211,6 @@ class Core(Unit):
             ]
 
 
-def observe_members(config: AcceleratorConfig) -> dict[str, Any]:
-    """Ports of the test bench into the scratchpads: an entry, and what each of them holds there."""
-    shapes = {memory: block_shape(memory, config) for memory in Memory}
-    deepest = max(shape.entries for shape in shapes.values())
-    members: dict[str, Any] = {
-        "observe_enable": In(1),
-        "observe_address": In(index_bits(deepest)),
-    }
-    for memory, shape in shapes.items():
-        for number in range(shape.distinct):
-            members[observe_name(memory, number)] = Out(shape.entry_bits)
-    return members
-
-
-def observe_name(memory: Memory, bank: int) -> str:
-    """Name of the test bench's port into a scratchpad, or into a bank of `acc`."""
-    return f"observe_{memory.name.lower()}_{bank}"
+def block_name(memory: Memory, number: int) -> str:
+    """Name of the submodule that is a block memory of a scratchpad."""
+    return f"{memory.name.lower()}_{number}"

@@ -42,34 +42,19 @@ class Scratchpad(Unit):
     The ports do not forward: a read in the cycle of a write to the same entry returns anything, so
     that every block memory fits. Nothing relies on read data before the first read.
 
-    Parameters
-    ----------
-    observed
-        Add a second read port for a test bench, which looks at the contents after a run.
-
     Attributes
     ----------
     read, write
         The ports.
-    observe
-        The test bench's port, where there is one.
     """
 
-    def __init__(
-        self, *, entries: int, lanes: int = 1, lane_bits: int, observed: bool = False
-    ) -> None:
+    def __init__(self, *, entries: int, lanes: int = 1, lane_bits: int) -> None:
         self.entries = entries
         self.lanes = lanes
         self.lane_bits = lane_bits
-        self._observed = observed
         read = ReadPort(entries=entries, entry_bits=lanes * lane_bits)
-        members = {
-            "read": In(read),
-            "write": In(WritePort(entries=entries, lanes=lanes, lane_bits=lane_bits)),
-        }
-        if observed:
-            members["observe"] = In(read)
-        super().__init__(members)
+        write = WritePort(entries=entries, lanes=lanes, lane_bits=lane_bits)
+        super().__init__({"read": In(read), "write": In(write)})
 
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
@@ -84,11 +69,10 @@ class Scratchpad(Unit):
             write_port.addr.eq(self.write.address),
             write_port.data.eq(self.write.data),
         ]
-        for port in [self.read, self.observe] if self._observed else [self.read]:
-            read_port = storage.read_port()
-            m.d.comb += [
-                read_port.en.eq(port.enable),
-                read_port.addr.eq(port.address),
-                port.data.eq(read_port.data),
-            ]
+        read_port = storage.read_port()
+        m.d.comb += [
+            read_port.en.eq(self.read.enable),
+            read_port.addr.eq(self.read.address),
+            self.read.data.eq(read_port.data),
+        ]
         return m

@@ -32,16 +32,11 @@ class BlockShape:
         """Width of an entry."""
         return self.lanes * self.lane_bits
 
-    def make(self, *, observed: bool) -> list[Scratchpad]:
-        """Make the block memories; `observed` gives those that differ a test bench's port."""
+    def make(self) -> list[Scratchpad]:
+        """Make the block memories."""
         return [
-            Scratchpad(
-                entries=self.entries,
-                lanes=self.lanes,
-                lane_bits=self.lane_bits,
-                observed=observed and number < self.distinct,
-            )
-            for number in range(self.count)
+            Scratchpad(entries=self.entries, lanes=self.lanes, lane_bits=self.lane_bits)
+            for _ in range(self.count)
         ]
 
 

@@ -3,12 +3,11 @@
 from amaranth.back import verilog
 
 from tilewright.hw.accelerator import Accelerator
-from tilewright.hw.bench import Bench
+from tilewright.hw.bench import BENCH_NAME, Bench
 from tilewright.isa.config import AcceleratorConfig
 
-#: Module names.
+#: Name of the module.
 ACCELERATOR_NAME = "tilewright_accelerator"
-BENCH_NAME = "tilewright_bench"
 
 
 def accelerator_verilog(config: AcceleratorConfig) -> str:

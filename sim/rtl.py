@@ -13,7 +13,7 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import DeadlockError, InputError, ProgramError
 from tilewright.isa.memories import Engine, Memory, memory_shape
 from tilewright.isa.program import Program, check_config
-from tilewright.sim.rtl_build import build_bench, observed_ports
+from tilewright.sim.rtl_build import build_bench, distinct_blocks
 from tilewright.sim.rtl_timeline import Events, measured_timeline
 from tilewright.sim.timeline import Timeline
 
@@ -104,7 +104,7 @@ def run_rtl(
         after = dram.copy()
         cycles, events = _run(library, machine, program, after, cycle_limit)
         counts = _count(library, machine)
-        scratchpads = _observe(library, machine, program.config)
+        scratchpads = _scratchpads(library, machine, program.config)
     finally:
         library.tilewright_free(machine)
     dispatch, start, finish = (_by_instruction(program, kind, cycles) for kind in events)
@@ -132,8 +132,8 @@ def _load(path: Path) -> Any:
     library.tilewright_run.restype = ctypes.c_int32
     library.tilewright_counts.argtypes = [pointer, pointer]
     library.tilewright_counts.restype = None
-    library.tilewright_scratchpad.argtypes = [pointer, ctypes.c_int32, word, word, pointer]
-    library.tilewright_scratchpad.restype = None
+    library.tilewright_block.argtypes = [pointer, ctypes.c_int32, word, word, pointer]
+    library.tilewright_block.restype = None
     return library
 
 
@@ -184,15 +184,15 @@ def _count(library: Any, machine: int) -> dict[Engine, RtlCounts]:
     }
 
 
-def _observe(library: Any, machine: int, config: AcceleratorConfig) -> dict[Memory, Bytes]:
+def _scratchpads(library: Any, machine: int, config: AcceleratorConfig) -> dict[Memory, Bytes]:
     """Read all scratchpads."""
     result: dict[Memory, Bytes] = {}
-    for number, (memory, _) in enumerate(observed_ports(config)):
+    for number, (memory, _) in enumerate(distinct_blocks(config)):
         shape = memory_shape(memory, config)
         size = shape.entries * shape.entry_bytes // shape.banks
         width = config.port_bytes if memory is Memory.LUT else shape.entry_bytes
         words = np.zeros((size // width, width), dtype=np.uint8)
-        library.tilewright_scratchpad(machine, number, *words.shape, words.ctypes.data)
+        library.tilewright_block(machine, number, *words.shape, words.ctypes.data)
         words = words.reshape(-1, shape.entry_bytes)
         result[memory] = np.concatenate([result[memory], words]) if memory in result else words
     return result

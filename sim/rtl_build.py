@@ -15,7 +15,7 @@ from pathlib import Path
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.errors import TilewrightError
-from tilewright.isa.memories import Engine, Memory, memory_shape
+from tilewright.isa.memories import Engine, Memory
 
 _HARNESS = Path(__file__).with_name("rtl_harness.cpp")
 _VERILATE = (
@@ -158,11 +158,13 @@ def _folder(package: str) -> Path:
 
 
 def _build(config: AcceleratorConfig, tools: Toolchain, folder: Path, trace: bool) -> Path:
-    from tilewright.hw.verilog import BENCH_NAME, bench_verilog
+    from tilewright.hw.bench import BENCH_NAME
+    from tilewright.hw.verilog import bench_verilog
 
     source = folder / "bench.v"
     source.write_text(bench_verilog(config), encoding="utf-8")
-    (folder / "observe.h").write_text(_observer(config), encoding="utf-8")
+    (folder / "blocks.vlt").write_text(_visible_blocks(config), encoding="utf-8")
+    (folder / "contents.h").write_text(_contents(config), encoding="utf-8")
     defines = (
         f"-DTILEWRIGHT_ENGINES={len(Engine)}",
         f"-DTILEWRIGHT_PORT_BYTES={config.port_bytes}",
@@ -186,7 +188,8 @@ def build_library(
     Parameters
     ----------
     source
-        Verilog; what is made lies beside it, and what lies there can be included.
+        Verilog; what is made lies beside it, what lies there can be included, and Verilator obeys
+        the configuration files (`.vlt`) there.
     top
         The module that becomes the class `Vbench`.
     harness
@@ -203,8 +206,9 @@ def build_library(
     """
     folder = source.parent
     flags = [*_VERILATE, *(("--trace",) if trace else ())]
+    settings = sorted(folder.glob("*.vlt"))
     _run(
-        [tools.verilator, *flags, "--top-module", top, "--Mdir", folder, source],
+        [tools.verilator, *flags, "--top-module", top, "--Mdir", folder, *settings, source],
         VERILATOR_ROOT=str(tools.verilator_root),
     )
     include = tools.verilator_root / "include"
@@ -232,35 +236,49 @@ def build_library(
     return library
 
 
-def observed_ports(config: AcceleratorConfig) -> tuple[tuple[Memory, str], ...]:
-    """Ports of the test bench into scratchpads, in the order of their numbers."""
-    from tilewright.hw.core import observe_name
+def distinct_blocks(config: AcceleratorConfig) -> tuple[tuple[Memory, int], ...]:
+    """List the block memories that differ in what they hold, in the order of their numbers."""
+    from tilewright.hw.scratchpads import block_shape
 
     return tuple(
-        (memory, observe_name(memory, bank))
+        (memory, number)
         for memory in Memory
-        for bank in range(memory_shape(memory, config).banks)
+        for number in range(block_shape(memory, config).distinct)
     )
 
 
-def _observer(config: AcceleratorConfig) -> str:
-    """Write the functions that copy what ports show: a scratchpad, little endian, and counters."""
-    from tilewright.hw.bench import count_name
+def _visible_blocks(config: AcceleratorConfig) -> str:
+    """Tell Verilator to keep the block memories where C++ finds them."""
+    from tilewright.hw.bench import block_module
+
+    lines = (
+        f'public_flat_rd -module "{block_module(*block)}" -var "storage"\n'
+        for block in distinct_blocks(config)
+    )
+    return "`verilator_config\n" + "".join(lines)
+
+
+def _contents(config: AcceleratorConfig) -> str:
+    """Write functions that copy what is left behind: entries, little endian, and counters."""
+    from tilewright.hw.bench import block_module, count_name
     from tilewright.hw.counters import COUNTS
     from tilewright.hw.scratchpads import block_shape
 
     cases = "".join(
-        f"    case {number}: std::memcpy(bytes, &bench.{name},"
+        f"    case {number}: std::memcpy(bytes,"
+        f" &bench.rootp->{block_module(memory, bank).replace('.', '__DOT__')}__DOT__storage[entry],"
         f" {(block_shape(memory, config).entry_bits + 7) // 8}); break;\n"
-        for number, (memory, name) in enumerate(observed_ports(config))
+        for number, (memory, bank) in enumerate(distinct_blocks(config))
     )
     counts = "".join(
         f"  *counts++ = bench.{count_name(engine, name)};\n" for engine in Engine for name in COUNTS
     )
     return (
         '#include <cstdint>\n#include <cstring>\n#include "Vbench.h"\n'
-        "inline void tilewright_observe(const Vbench& bench, int port, std::uint8_t* bytes) {\n"
-        f"  switch (port) {{\n{cases}  }}\n}}\n"
+        '#include "Vbench___024root.h"\n'
+        "inline void tilewright_copy(const Vbench& bench, int block, std::uint32_t entry,"
+        " std::uint8_t* bytes) {\n"
+        f"  switch (block) {{\n{cases}  }}\n}}\n"
         "inline void tilewright_count(const Vbench& bench, std::uint32_t* counts) {\n"
         f"{counts}}}\n"
     )

@@ -1,7 +1,7 @@
-// Runs a program on the Verilated test bench: the clock, the bytes of DRAM, and what was observed.
+// Runs a program on the Verilated test bench: the clock, the bytes of DRAM, and what is left behind.
 //
 // Compiled once per configuration, with the files that Verilator wrote; called through the C
-// functions at the end. TILEWRIGHT_ENGINES, TILEWRIGHT_PORT_BYTES and observe.h come from the build,
+// functions at the end. TILEWRIGHT_ENGINES, TILEWRIGHT_PORT_BYTES and contents.h come from the build,
 // see rtl_build.py.
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "Vbench.h"
-#include "observe.h"
+#include "contents.h"
 #include "verilated.h"
 #ifdef TILEWRIGHT_TRACE
 #include "verilated_vcd_c.h"
@@ -80,7 +80,6 @@ class Machine {
     (void)trace_path;
 #endif
     bench_.start = 0;
-    bench_.observe_enable = 0;
   }
 
   ~Machine() {
@@ -137,15 +136,10 @@ class Machine {
 
   void count(std::uint32_t* counts) const { tilewright_count(bench_, counts); }
 
-  void observe(int port, std::uint32_t entries, std::uint32_t entry_bytes, std::uint8_t* bytes) {
-    bench_.observe_enable = 1;
+  void copy(int block, std::uint32_t entries, std::uint32_t entry_bytes, std::uint8_t* bytes) {
     for (std::uint32_t entry = 0; entry < entries; ++entry, bytes += entry_bytes) {
-      bench_.observe_address = entry;
-      settle();
-      tick();
-      tilewright_observe(bench_, port, bytes);
+      tilewright_copy(bench_, block, entry, bytes);
     }
-    bench_.observe_enable = 0;
   }
 
  private:
@@ -206,9 +200,9 @@ void tilewright_counts(void* machine, std::uint32_t* counts) {
   static_cast<Machine*>(machine)->count(counts);
 }
 
-// Copies the entries of a scratchpad, or of a bank; each takes `entry_bytes`.
-void tilewright_scratchpad(void* machine, std::int32_t port, std::uint32_t entries,
-                           std::uint32_t entry_bytes, std::uint8_t* bytes) {
-  static_cast<Machine*>(machine)->observe(port, entries, entry_bytes, bytes);
+// Copies the entries of a block memory, `entry_bytes` apart.
+void tilewright_block(void* machine, std::int32_t block, std::uint32_t entries,
+                      std::uint32_t entry_bytes, std::uint8_t* bytes) {
+  static_cast<Machine*>(machine)->copy(block, entries, entry_bytes, bytes);
 }
 }
