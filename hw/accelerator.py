@@ -5,9 +5,9 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib.wiring import In, Out
 
-from tilewright.hw.axi import LENGTH_BITS
+from tilewright.hw.axi import LENGTH_BITS, RESPONSE_BITS
 from tilewright.hw.component import Unit
-from tilewright.hw.control import RESPONSE_BITS, ControlRegisters
+from tilewright.hw.control import ControlRegisters
 from tilewright.hw.core import Core
 from tilewright.hw.counters import COUNTS, EngineCounters
 from tilewright.isa.config import AcceleratorConfig
@@ -195,6 +195,7 @@ class Accelerator(Unit):
             getattr(self, f"{prefix}_wstrb").eq(port.w.payload.strobe),
             getattr(self, f"{prefix}_wlast").eq(port.w.payload.last),
             port.b.valid.eq(getattr(self, f"{prefix}_bvalid")),
+            port.b.payload.eq(getattr(self, f"{prefix}_bresp")),
             getattr(self, f"{prefix}_bready").eq(1),
         ]
 

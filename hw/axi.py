@@ -8,6 +8,8 @@ from tilewright.isa.instructions import ADDRESS_BITS
 
 #: Width of AxLEN (AMBA AXI4, IHI 0022, A3.4.1): beats minus one.
 LENGTH_BITS = 8
+#: Width of a response; 0 is OKAY (AMBA AXI4, IHI 0022, A3.4.4).
+RESPONSE_BITS = 2
 
 
 def address_layout() -> data.StructLayout:
@@ -29,7 +31,7 @@ class ReadPort(wiring.Signature):
 
 
 class WritePort(wiring.Signature):
-    """An AXI4 write port seen from its manager; a beat on `b` is one response."""
+    """An AXI4 write port seen from its manager; a beat on `b` is the response to a burst."""
 
     def __init__(self, port_bits: int) -> None:
         beat = data.StructLayout(
@@ -39,6 +41,6 @@ class WritePort(wiring.Signature):
             {
                 "aw": Out(stream.Signature(address_layout())),
                 "w": Out(stream.Signature(beat)),
-                "b": In(stream.Signature(unsigned(0), always_ready=True)),
+                "b": In(stream.Signature(unsigned(RESPONSE_BITS), always_ready=True)),
             }
         )

@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from tilewright.hw.axi import RESPONSE_BITS
 from tilewright.hw.component import Unit
 from tilewright.hw.counters import COUNTS
 from tilewright.isa.config import AcceleratorConfig
@@ -23,9 +24,6 @@ from tilewright.isa.registers import (
     Status,
     engine_base,
 )
-
-#: Width of an AXI response; 0 is OKAY (AMBA AXI4, IHI 0022, A3.4.4).
-RESPONSE_BITS = 2
 
 #: Counter behind each counting register.
 _COUNT_OF = dict(zip(list(EngineRegister)[1:], COUNTS, strict=True))
@@ -48,7 +46,7 @@ class ControlPort(wiring.Signature):
             {
                 "aw": Out(stream.Signature(address)),
                 "w": Out(stream.Signature(write)),
-                "b": In(stream.Signature(unsigned(0))),
+                "b": In(stream.Signature(unsigned(RESPONSE_BITS))),
                 "ar": Out(stream.Signature(address)),
                 "r": In(stream.Signature(word)),
             }

@@ -13,7 +13,7 @@ from tilewright.hw.pipeline import delayed
 from tilewright.hw.queue import Queue
 from tilewright.hw.row_bursts import RowBursts
 from tilewright.hw.scratchpad import ReadPort
-from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.config import AcceleratorConfig, index_bits
 from tilewright.isa.instructions import EXTENT_BITS, Store
 from tilewright.isa.memories import Engine, Memory, memory_shape
 from tilewright.isa.timing import STORE_DATA_CYCLES, STORE_START_CYCLES, cycles_per_entry
@@ -134,7 +134,7 @@ class StoreEngine(Unit):
     ) -> None:
         """Read `out` in every step and put entries, or parts of one, into beats."""
         parts, per_beat = cycles_per_entry(Memory.OUT, self._config)
-        part = Signal(range(parts))
+        part = Signal(index_bits(parts))
         entries_left = Signal(EXTENT_BITS)
         last_entry = Signal()
         beats_done = Signal.like(burst.length)

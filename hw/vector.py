@@ -179,8 +179,7 @@ class VectorEngine(Unit):
         ]
         bank = config.acc_bank_entries
         index = source[: config.acc_index_bits]
-        for number, first in enumerate((0, bank)):
-            inside = (index >= first) & (index < first + bank)
+        for number, (first, inside) in enumerate(((0, index < bank), (bank, index >= bank))):
             m.d.sync += [
                 self.acc_read[number].enable.eq(addressed.valid & source[-1] & inside),
                 self.acc_read[number].address.eq(index - first),
@@ -281,11 +280,11 @@ class VectorEngine(Unit):
             self._finishes_acc.eq(self.finish & to_acc),
         ]
         before = at[_WRITE_STAGE - 1].dst[: config.acc_index_bits]
-        for number, first in enumerate((0, bank)):
+        for number, (first, is_inside) in enumerate(((0, before < bank), (bank, before >= bank))):
             inside = Signal(name=f"inside_{number}")
             index = Signal(range(bank), name=f"index_{number}")
             m.d.sync += [
-                inside.eq((before >= first) & (before < first + bank)),
+                inside.eq(is_inside),
                 index.eq(before - first),
             ]
             m.d.comb += [
