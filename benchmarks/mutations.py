@@ -95,8 +95,8 @@ FAULTS = (
     Fault(
         name="gemm: an accumulator that is still in the pipeline is not forwarded",
         file="gemm.py",
-        right="missed.eq(written.valid & (written.dst == ended.dst))",
-        wrong="missed.eq(0)",
+        right="misses_last.eq(added.valid & (added.dst == summed.dst))",
+        wrong="misses_last.eq(0)",
         tests="tests/hw/test_gemm.py",
     ),
     Fault(

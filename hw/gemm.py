@@ -101,8 +101,8 @@ class GemmEngine(Unit):
             m.d.comb += target.eq(delayed(m, port.data, 1, name=name, is_data=True))
         read = mark_runs(m, addressed)
         tree_levels = (config.block_in - 1).bit_length()
-        summed = delayed(m, read, _SUM_STAGE + tree_levels - _READ_STAGE, name="control")
-        self._accumulate(m, summed, list(array.sums))
+        nearing = delayed(m, read, _SUM_STAGE + tree_levels - _READ_STAGE - 1, name="control")
+        self._accumulate(m, nearing, list(array.sums))
         return m
 
     def _address(self, m: Module, sequencer: Sequencer) -> Any:
@@ -133,11 +133,12 @@ class GemmEngine(Unit):
         ]
         return addressed
 
-    def _accumulate(self, m: Module, summed: Any, sums: list[Value]) -> None:
-        """Sum the products of a run, then add them to the accumulators, or overwrite these."""
-        config = self._config
-        bank = config.acc_bank_entries
-        width = _ACC_BITS * len(sums)
+    def _accumulate(self, m: Module, nearing: Any, sums: list[Value]) -> None:
+        """Sum the products of a run, then add them to the accumulators, or overwrite these.
+
+        `nearing` is what is to be done with the sums of the next cycle.
+        """
+        summed = delayed(m, nearing, 1, name="summed")
         runs = [
             Signal(signed(_ACC_BITS), name=f"run_{i}", reset_less=True) for i in range(len(sums))
         ]
@@ -146,43 +147,24 @@ class GemmEngine(Unit):
         ended: Any = Signal(self._control)
         added: Any = Signal(self._control)
         written: Any = Signal(self._control)
-        upper = Signal()
-        index = Signal(range(bank))
         m.d.sync += [
             ended.eq(summed),
             ended.valid.eq(summed.valid & summed.ends_run),
-            upper.eq(summed.dst >= bank),
-            index.eq(Mux(summed.dst >= bank, summed.dst - bank, summed.dst)),
             added.eq(ended),
             written.eq(added),
         ]
-        missed = Signal()
-        stored = Signal(width)
-        results = Signal(width)
-        previous_results = staged(m, written.valid, results, name="previous_results")
-        m.d.sync += missed.eq(written.valid & (written.dst == ended.dst))
-        m.d.comb += stored.eq(
-            Mux(
-                missed,
-                previous_results,
-                Mux(
-                    delayed(m, upper, 1, name="read_upper"),
-                    self.acc_read[1].data,
-                    self.acc_read[0].data,
-                ),
-            )
-        )
+        results = Signal(_ACC_BITS * len(sums))
+        index, upper = self._place(m, nearing)
+        stored = self._read(m, summed, added, written, results, upper)
+        old = staged(m, ended.valid & ended.accumulate, stored, name="old")
         held = [staged(m, ended.valid, run, name="held") for run in runs]
-        totals = [
-            Mux(added.accumulate, old, 0) + run
-            for old, run in zip(lanes(stored, _ACC_BITS), held, strict=True)
-        ]
+        totals = [before + run for before, run in zip(lanes(old, _ACC_BITS), held, strict=True)]
         m.d.comb += results.eq(staged(m, added.valid, join(totals, _ACC_BITS), name="results"))
-        write_index = delayed(m, index, 2, name="write_index")
-        write_upper = delayed(m, upper, 2, name="write_upper")
+        write_index = delayed(m, index, 3, name="write_index")
+        write_upper = delayed(m, upper, 3, name="write_upper")
         for number in range(2):
             m.d.comb += [
-                self.acc_read[number].enable.eq(ended.valid & (upper == number)),
+                self.acc_read[number].enable.eq(summed.valid & summed.ends_run & (upper == number)),
                 self.acc_read[number].address.eq(index),
                 self.acc_write[number].enable.eq(written.valid & (write_upper == number)),
                 self.acc_write[number].address.eq(write_index),
@@ -192,3 +174,31 @@ class GemmEngine(Unit):
             self.finish.eq(written.valid & written.finishes),
             self.signal.eq(written.signal),
         ]
+
+    def _place(self, m: Module, nearing: Any) -> tuple[Signal, Signal]:
+        """Return the entry within a bank that a run ends in, and whether it is the upper bank."""
+        bank = self._config.acc_bank_entries
+        index, upper = Signal(range(bank)), Signal()
+        m.d.sync += [
+            upper.eq(nearing.dst >= bank),
+            index.eq(Mux(nearing.dst >= bank, nearing.dst - bank, nearing.dst)),
+        ]
+        return index, upper
+
+    def _read(
+        self, m: Module, summed: Any, added: Any, written: Any, results: Value, upper: Value
+    ) -> Value:
+        """Return the accumulators of the run that has ended, read in the cycle of its last sums.
+
+        The read misses what is written in that cycle or in the next one. Of two runs that follow
+        each other directly the accumulators differ, else they would be one run.
+        """
+        previous_results = staged(m, written.valid, results, name="previous_results")
+        misses_last, misses_previous = Signal(), Signal()
+        m.d.sync += [
+            misses_last.eq(added.valid & (added.dst == summed.dst)),
+            misses_previous.eq(written.valid & (written.dst == summed.dst)),
+        ]
+        read_upper = delayed(m, upper, 1, name="read_upper")
+        read = Mux(read_upper, self.acc_read[1].data, self.acc_read[0].data)
+        return Mux(misses_last, results, Mux(misses_previous, previous_results, read))

@@ -26,8 +26,8 @@ STORE_DATA_CYCLES = 2
 #: From the start of a `Gemm` or `Vector` to the issue of its first step.
 ISSUE_START_CYCLES = 2
 #: Stages of the gemm engine besides the adder tree: micro-op read, address, scratchpad read,
-#: operand register, multiply (two), run accumulate, accumulator read, accumulator add; the write
-#: follows.
+#: operand register, multiply (two), run accumulate beside accumulator read, accumulator register,
+#: accumulator add; the write follows.
 GEMM_FIXED_STAGES = 9
 #: Stages of the vector engine: micro-op read, address, bank select, scratchpad read, operand
 #: register, multiply (two), run accumulate, bias, scale (three), shift (two), saturate, round and
