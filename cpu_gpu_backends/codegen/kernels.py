@@ -19,6 +19,8 @@ class KernelOptions:
     target: CpuTarget
     #: Check every access against its tensor's shape, and return from the kernel at the first fault.
     check_bounds: bool = False
+    #: Count the cycles of each kernel.
+    profile: bool = False
 
 
 def parallel_extent(nest: LoopNest) -> int:

@@ -1,15 +1,21 @@
 """How each tensor of the graph lies in memory: borders that convolutions read, padded channels."""
 
 from collections.abc import Mapping
+from math import prod
 
 from tilewright.compiler.graph import Graph
-from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense, Padding
+from tilewright.compiler.operators import Conv2d, DataType, FloatConv2d, FloatDense, Padding
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Layout
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads, winograd_transforms
+
+_FLOAT_BYTES = 4
+#: Addresses so far apart share the lines of a first-level cache: a tile's rows would evict each
+#: other. Then so many floats more lie between them, a line's worth.
+_ALIASING_BYTES, _SPREAD = 4096, 16
 
 
 def is_depthwise(graph: Graph, op: Conv2d | FloatConv2d, weights: str) -> bool:
@@ -57,7 +63,7 @@ def plan_layouts(
     layouts = {}
     for name in {*graph.inputs, *(group.output for group in groups)}:
         shape = graph.tensors[name].shape
-        layout = Layout(pitch=pitches.get(name, shape[-1] if shape else 1))
+        layout = Layout(pitch=_spread_pitch(graph, name, pitches.get(name, (shape or (1,))[-1])))
         wanted = borders.get(name, [])
         if len({fill for _, fill in wanted}) == 1:
             border = tuple(max(pads[side] for pads, _ in wanted) for side in range(4))
@@ -67,6 +73,14 @@ def plan_layouts(
             )
         layouts[name] = layout
     return layouts
+
+
+def _spread_pitch(graph: Graph, name: str, pitch: int) -> int:
+    """Return a pitch that keeps rows of a float matrix out of each other's cache lines."""
+    tensor = graph.tensors[name]
+    if tensor.dtype is not DataType.FLOAT32 or prod(tensor.shape[:-1]) == 1:
+        return pitch
+    return pitch if pitch * _FLOAT_BYTES % _ALIASING_BYTES else pitch + _SPREAD
 
 
 def read_border(graph: Graph, group: Group, op: Conv2d | FloatConv2d) -> Padding:

@@ -11,7 +11,13 @@ from tilewright.cpu_gpu_backends.codegen.kernels import (
     emit_kernel,
     parallel_extent,
 )
-from tilewright.cpu_gpu_backends.codegen.types import BYTE, INDEX, POINTER, index
+from tilewright.cpu_gpu_backends.codegen.types import (
+    BYTE,
+    INDEX,
+    POINTER,
+    declare_intrinsic,
+    index,
+)
 from tilewright.cpu_gpu_backends.cpu.memory_plan import MemoryPlan
 from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home, Kernel, View
 from tilewright.cpu_gpu_backends.cpu.spin_pool import DISPATCH
@@ -20,6 +26,8 @@ from tilewright.cpu_gpu_backends.cpu.spin_pool import DISPATCH
 RUN = "tilewright_run"
 #: The variable that holds the address of the constants, `MemoryPlan.constant_bytes` long.
 CONSTANTS = "tilewright_constants"
+#: Cycles that each kernel has taken in the last run, if they are counted.
+CYCLES = "tilewright_cycles"
 #: What `RUN` returns if bounds are checked and an access was out of bounds.
 STATUS_FAULT = 1
 
@@ -63,13 +71,35 @@ class _ModuleEmitter:
         most = max((len(kernel.views) for kernel in self._program.kernels), default=1)
         operands = builder.alloca(ir.ArrayType(POINTER, most))
         operands.type = POINTER
-        for kernel in self._program.kernels:
+        for position, kernel in enumerate(self._program.kernels):
+            before = self._clock(builder)
             self._call(builder, run, operands, kernel)
+            self._note_cycles(builder, position, before)
         count = builder.load(failures, typ=INDEX)
         failed = builder.icmp_signed("!=", count, index(0))
         fault, well = ir.Constant(_STATUS, STATUS_FAULT), ir.Constant(_STATUS, 0)
         builder.ret(builder.select(failed, fault, well))
         return self._module
+
+    def _clock(self, builder: ir.IRBuilder) -> ir.Value | None:
+        """Read the processor's counter, if cycles are counted."""
+        if not self._options.profile:
+            return None
+        name = "llvm.readcyclecounter"
+        return builder.call(declare_intrinsic(self._module, name, INDEX, ()), ())
+
+    def _note_cycles(self, builder: ir.IRBuilder, position: int, before: ir.Value | None) -> None:
+        if before is None:
+            return
+        cycles = self._module.globals.get(CYCLES)
+        if cycles is None:
+            kind = ir.ArrayType(INDEX, len(self._program.kernels))
+            cycles = ir.GlobalVariable(self._module, kind, CYCLES)
+            cycles.initializer = ir.Constant(kind, None)
+            cycles.type = POINTER
+        after = self._clock(builder)
+        place = builder.gep(cycles, [index(0), index(position)], source_etype=cycles.value_type)
+        builder.store(builder.sub(after, before), place)
 
     def _call(
         self, builder: ir.IRBuilder, run: ir.Function, operands: ir.Value, kernel: Kernel

@@ -13,7 +13,7 @@ from tilewright.cpu_gpu_backends.codegen.failures import FAILURES
 from tilewright.cpu_gpu_backends.codegen.kernels import KernelOptions
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.memory_plan import ALIGNMENT_BYTES, MemoryPlan, plan_memory
-from tilewright.cpu_gpu_backends.cpu.module import CONSTANTS, RUN, program_module
+from tilewright.cpu_gpu_backends.cpu.module import CONSTANTS, CYCLES, RUN, program_module
 from tilewright.cpu_gpu_backends.cpu.program import Array, CpuProgram
 from tilewright.cpu_gpu_backends.cpu.spin_pool import MAX_THREADS, START, STOP, spin_pool
 from tilewright.isa.errors import CompileError, InputError
@@ -74,6 +74,12 @@ class NativeProgram:
 
         return call
 
+    def cycles(self) -> tuple[tuple[str, int], ...]:
+        """Return layer and cycles of each kernel in the last run of a program that counts them."""
+        layers = self.program.layers
+        counted = (ctypes.c_int64 * len(layers)).from_address(self._module.address(CYCLES))
+        return tuple(zip(layers, counted, strict=True))
+
     def _use_threads(self, threads: int) -> None:
         if threads == self._threads:
             return
@@ -95,11 +101,23 @@ class NativeProgram:
 
 
 def load_program(
-    program: CpuProgram, target: CpuTarget, *, check_bounds: bool = False
+    program: CpuProgram,
+    target: CpuTarget,
+    *,
+    check_bounds: bool = False,
+    profile: bool = False,
 ) -> NativeProgram:
-    """Compile a program into this process."""
+    """Compile a program into this process.
+
+    Parameters
+    ----------
+    check_bounds
+        Check each access, and raise at the first one out of bounds: slow, for finding faults.
+    profile
+        Count the cycles of each kernel.
+    """
     plan = plan_memory(program)
-    options = KernelOptions(target=target, check_bounds=check_bounds)
+    options = KernelOptions(target=target, check_bounds=check_bounds, profile=profile)
     constants = pack_constants(program.constants, plan)
     workspace = _aligned(plan.workspace_bytes)
     module = load_module(

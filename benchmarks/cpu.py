@@ -1,0 +1,213 @@
+"""Networks and matrix products on the processor, beside what else runs them, in one interleaved run.
+
+    python benchmarks/cpu.py [--threads 1 2] [--realtime] [--only ResNet-18 gemm-1024 ...]
+
+Contenders take turns in short bursts, so that other load on the machine meets all of them alike;
+a burst begins with two calls that do not count. Each row gives the least and the median time of a
+contender in milliseconds, and the ratio of the best peer's least time to ours. ``--realtime`` runs
+the bursts with real-time priority (root), which keeps other processes out of them.
+
+OpenVINO computes in float32 here (its default on processors with bfloat16 is that); int8 networks
+are one file for all: uint8 activations, int8 weights per channel.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import cpu_networks
+import numpy as np
+
+import tilewright as tw
+from tilewright.compiler.graph import Graph, Tensor
+from tilewright.compiler.graph_builder import GraphBuilder
+from tilewright.compiler.operators import DataType, FloatDense
+from tilewright.cpu_gpu_backends.codegen.target import host_target
+from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+from tilewright.cpu_gpu_backends.cpu.native import load_program
+
+Call = Callable[[], object]
+GEMM_SIZES = (512, 1024, 2048)
+#: Rows, columns and depth of a product that neither memory nor the ends of its loops slow down.
+PEAK_SHAPE = (280, 32, 512)
+ROUNDS, CALLS, WARM_UP = 8, 4, 2
+REALTIME_PRIORITY = 10
+
+
+@contextmanager
+def burst(realtime: bool) -> Iterator[None]:
+    """Run with real-time priority, all threads of the process, if asked for."""
+    set_priority(realtime)
+    try:
+        yield
+    finally:
+        set_priority(False)
+
+
+def set_priority(realtime: bool) -> None:
+    policy = os.SCHED_FIFO if realtime else os.SCHED_OTHER
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            parameter = os.sched_param(REALTIME_PRIORITY if realtime else 0)
+            os.sched_setscheduler(int(thread), policy, parameter)
+        except ProcessLookupError:
+            continue  # it has ended since
+
+
+def measure(contenders: dict[str, Call], realtime: bool) -> dict[str, list[float]]:
+    """Return the times of each contender, in milliseconds."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, call in contenders.items():
+            call()
+            with burst(realtime):
+                for number in range(WARM_UP - 1 + CALLS):
+                    start = time.perf_counter()
+                    call()
+                    if number >= WARM_UP - 1:
+                        times[name].append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def ours(graph: Graph, inputs: list[np.ndarray], threads: int) -> Call:
+    target = host_target()
+    return load_program(lower_graph(graph, target), target).bound_call(inputs, threads)
+
+
+def onnxruntime_call(path: Path, image: np.ndarray, threads: int) -> Call:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    onnxruntime.set_default_logger_severity(3)
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"input": image})
+
+
+def openvino_call(path: Path, image: np.ndarray, threads: int) -> Call | None:
+    try:
+        import openvino
+    except ImportError:
+        return None
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "NUM_STREAMS": 1,
+    }
+    request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
+    return lambda: request.infer({0: image}, share_inputs=True)
+
+
+def torch_call(path: Path, image: np.ndarray, threads: int) -> Call | None:
+    """Return the network traced by PyTorch, channels last; None where PyTorch is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    from cpu_networks_torch import module_of
+
+    torch.set_num_threads(threads)
+    x = torch.from_numpy(image).to(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        traced = torch.jit.trace(module_of(path).to(memory_format=torch.channels_last).eval(), x)
+        frozen = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
+
+    def call() -> object:
+        with torch.inference_mode():
+            return frozen(x)
+
+    return call
+
+
+def network_rows(name: str, folder: Path, threads: int, realtime: bool) -> None:
+    image = np.random.default_rng(0).standard_normal(cpu_networks.IMAGE).astype(np.float32)
+    for kind, save in (("fp32", cpu_networks.save_float), ("int8", cpu_networks.save_int8)):
+        path = save(name, folder)
+        contenders: dict[str, Call | None] = {
+            "tilewright": ours(tw.load(path).graph, [image], threads),
+            "onnxruntime": onnxruntime_call(path, image, threads),
+            "OpenVINO": openvino_call(path, image, threads),
+        }
+        if kind == "fp32":
+            contenders["PyTorch"] = torch_call(path, image, threads)
+        present = {who: call for who, call in contenders.items() if call is not None}
+        print_row(f"{name} {kind}", threads, measure(present, realtime))
+
+
+def product_graph(rows: int, columns: int, depth: int) -> Graph:
+    """Return one dense layer in float32 with random weights."""
+    build = GraphBuilder("gemm")
+    x = build.add_input(Tensor(name="x", shape=(rows, depth), dtype=DataType.FLOAT32))
+    rng = np.random.default_rng(1)
+    weights = build.add_constant("w", rng.standard_normal((columns, depth)).astype(np.float32))
+    y = build.add(FloatDense(), [x, weights], node="dense")
+    return build.build([y])
+
+
+def peak_gflops(realtime: bool) -> float:
+    """Measure the most that a product in registers and first-level cache reaches."""
+    rows, columns, depth = PEAK_SHAPE
+    x = np.ones((rows, depth), np.float32)
+    call = ours(product_graph(*PEAK_SHAPE), [x], 1)
+    repeats = 100
+
+    def many() -> None:
+        for _ in range(repeats):
+            call()
+
+    best = min(measure({"peak": many}, realtime)["peak"])
+    return 2e-6 * rows * columns * depth * repeats / best
+
+
+def gemm_row(size: int, threads: int, realtime: bool, peak: float) -> None:
+    x = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32)
+    contenders: dict[str, Call] = {
+        "tilewright": ours(product_graph(size, size, size), [x], threads)
+    }
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        torch.set_num_threads(threads)
+        a, b = torch.from_numpy(x), torch.from_numpy(x.copy())
+        contenders["PyTorch"] = lambda: torch.mm(a, b)
+    times = measure(contenders, realtime)
+    reached = 2e-6 * size**3 / min(times["tilewright"])
+    print_row(f"gemm-{size} fp32", threads, times)
+    print(
+        f"{'':22} {reached:.1f} GFLOP/s = {reached / (peak * threads):.1%} of {threads} x {peak:.1f}"
+    )
+
+
+def print_row(name: str, threads: int, times: dict[str, list[float]]) -> None:
+    cells = [f"{who} {min(t):.2f}/{np.median(t):.2f}" for who, t in times.items()]
+    peers = [min(t) for who, t in times.items() if who != "tilewright"]
+    ratio = f"{min(peers) / min(times['tilewright']):.2f}x" if peers else "-"
+    print(f"{name:22} {threads} thread(s)  {ratio:>6}  {', '.join(cells)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--realtime", action="store_true")
+    parser.add_argument("--only", nargs="+", default=[])
+    arguments = parser.parse_args()
+    wanted = arguments.only or [*cpu_networks.NETWORKS, *(f"gemm-{n}" for n in GEMM_SIZES)]
+    sizes = [size for size in GEMM_SIZES if f"gemm-{size}" in wanted]
+    peak = peak_gflops(arguments.realtime) if sizes else 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in arguments.threads:
+            for name in cpu_networks.NETWORKS:
+                if name in wanted:
+                    network_rows(name, Path(folder), threads, arguments.realtime)
+            for size in sizes:
+                gemm_row(size, threads, arguments.realtime, peak)
+
+
+if __name__ == "__main__":
+    main()
