@@ -1,4 +1,4 @@
-"""Networks and matrix products on the processor, beside what else runs them, in one interleaved run.
+"""Networks and matrix products on the processor, beside its peers, in one interleaved run.
 
     python benchmarks/cpu.py [--threads 1 2] [--realtime] [--only ResNet-18 gemm-1024 ...]
 
@@ -49,6 +49,7 @@ def burst(realtime: bool) -> Iterator[None]:
 
 
 def set_priority(realtime: bool) -> None:
+    """Give all threads of the process real-time priority, or the usual one."""
     policy = os.SCHED_FIFO if realtime else os.SCHED_OTHER
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -74,11 +75,13 @@ def measure(contenders: dict[str, Call], realtime: bool) -> dict[str, list[float
 
 
 def ours(graph: Graph, inputs: list[np.ndarray], threads: int) -> Call:
+    """Return a call of the machine code of `graph`."""
     target = host_target()
     return load_program(lower_graph(graph, target), target).bound_call(inputs, threads)
 
 
 def onnxruntime_call(path: Path, image: np.ndarray, threads: int) -> Call:
+    """Return a run in onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -89,6 +92,7 @@ def onnxruntime_call(path: Path, image: np.ndarray, threads: int) -> Call:
 
 
 def openvino_call(path: Path, image: np.ndarray, threads: int) -> Call | None:
+    """Return a run in OpenVINO; None where it is not installed."""
     try:
         import openvino
     except ImportError:
@@ -124,6 +128,7 @@ def torch_call(path: Path, image: np.ndarray, threads: int) -> Call | None:
 
 
 def network_rows(name: str, folder: Path, threads: int, realtime: bool) -> None:
+    """Measure a network in float32 and in int8."""
     image = np.random.default_rng(0).standard_normal(cpu_networks.IMAGE).astype(np.float32)
     for kind, save in (("fp32", cpu_networks.save_float), ("int8", cpu_networks.save_int8)):
         path = save(name, folder)
@@ -164,6 +169,7 @@ def peak_gflops(realtime: bool) -> float:
 
 
 def gemm_row(size: int, threads: int, realtime: bool, peak: float) -> None:
+    """Measure a square product of float32 matrices."""
     x = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32)
     contenders: dict[str, Call] = {
         "tilewright": ours(product_graph(size, size, size), [x], threads)
@@ -179,12 +185,12 @@ def gemm_row(size: int, threads: int, realtime: bool, peak: float) -> None:
     times = measure(contenders, realtime)
     reached = 2e-6 * size**3 / min(times["tilewright"])
     print_row(f"gemm-{size} fp32", threads, times)
-    print(
-        f"{'':22} {reached:.1f} GFLOP/s = {reached / (peak * threads):.1%} of {threads} x {peak:.1f}"
-    )
+    share = reached / (peak * threads)
+    print(f"{'':22} {reached:.1f} GFLOP/s = {share:.1%} of {threads} x {peak:.1f}")
 
 
 def print_row(name: str, threads: int, times: dict[str, list[float]]) -> None:
+    """Print least and median times and the ratio to the best peer."""
     cells = [f"{who} {min(t):.2f}/{np.median(t):.2f}" for who, t in times.items()]
     peers = [min(t) for who, t in times.items() if who != "tilewright"]
     ratio = f"{min(peers) / min(times['tilewright']):.2f}x" if peers else "-"
@@ -192,6 +198,7 @@ def print_row(name: str, threads: int, times: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
+    """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--realtime", action="store_true")

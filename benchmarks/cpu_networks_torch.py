@@ -25,6 +25,7 @@ class OnnxModule(nn.Module):
             self._names[constant.name] = f"c{number}"
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute the graph's first output."""
         values = {name: getattr(self, buffer) for name, buffer in self._names.items()}
         values["input"] = x
         for node in self._nodes:

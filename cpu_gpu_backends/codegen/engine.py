@@ -75,10 +75,23 @@ def load_module(text: str, target: CpuTarget, libraries: Sequence[str] = ()) -> 
     return LoadedModule(engine)
 
 
-def compile_object(text: str, target: CpuTarget) -> bytes:
-    """Compile a module in LLVM's assembly to an object file."""
+def compile_object(
+    text: str, target: CpuTarget, libraries: Sequence[str] = (), hidden: Sequence[str] = ()
+) -> bytes:
+    """Compile a module in LLVM's assembly to an object file.
+
+    Parameters
+    ----------
+    libraries
+        Modules that define more of it.
+    hidden
+        Functions that other object files cannot call.
+    """
     machine = _machine(target, jit=False)
-    result: bytes = machine.emit_object(_prepared(text, machine))
+    module = _prepared(text, machine, libraries)
+    for name in hidden:
+        module.get_function(name).linkage = "internal"
+    result: bytes = machine.emit_object(module)
     return result
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from tilewright.compiler.tensor.printing import format_nest
-from tilewright.cpu_gpu_backends.codegen.failures import FAILURES, failure_counter
+from tilewright.cpu_gpu_backends.codegen.failures import failure_counter
 from tilewright.cpu_gpu_backends.codegen.kernels import (
     KernelOptions,
     emit_kernel,
@@ -22,22 +22,57 @@ from tilewright.cpu_gpu_backends.cpu.memory_plan import MemoryPlan
 from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home, Kernel, View
 from tilewright.cpu_gpu_backends.cpu.spin_pool import DISPATCH
 
-#: ``int run(const void **inputs, void **outputs, void *workspace)``: 0, or `STATUS_FAULT`.
-RUN = "tilewright_run"
-#: The variable that holds the address of the constants, `MemoryPlan.constant_bytes` long.
-CONSTANTS = "tilewright_constants"
-#: Cycles that each kernel has taken in the last run, if they are counted.
-CYCLES = "tilewright_cycles"
-#: What `RUN` returns if bounds are checked and an access was out of bounds.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names of a module's functions and variables."""
+
+    prefix: str = "tilewright"
+
+    @property
+    def run(self) -> str:
+        """``int run(const void **inputs, void **outputs, void *workspace)``: 0 or a fault."""
+        return f"{self.prefix}_run"
+
+    @property
+    def constants(self) -> str:
+        """The variable with the address of the constants, `MemoryPlan.constant_bytes` long."""
+        return f"{self.prefix}_constants"
+
+    @property
+    def constant_data(self) -> str:
+        """The constants themselves, in another object file."""
+        return f"{self.prefix}_constant_data"
+
+    @property
+    def cycles(self) -> str:
+        """Cycles that each kernel has taken in the last run, if they are counted."""
+        return f"{self.prefix}_cycles"
+
+
+#: What running a program returns if bounds are checked and an access was out of bounds.
 STATUS_FAULT = 1
 
 _STATUS = ir.IntType(32)
 _SHARE = ir.FunctionType(ir.VoidType(), (POINTER, INDEX, INDEX))
 
 
-def program_module(program: CpuProgram, plan: MemoryPlan, options: KernelOptions) -> str:
-    """Return the module of a program in LLVM's assembly, without the pool of threads."""
-    return str(_ModuleEmitter(program, plan, options).emit())
+def program_module(
+    program: CpuProgram,
+    plan: MemoryPlan,
+    options: KernelOptions,
+    names: Names,
+    *,
+    constant_data: bool = False,
+) -> str:
+    """Return the module of a program in LLVM's assembly, without the pool of threads.
+
+    Parameters
+    ----------
+    constant_data
+        Whether another object file holds the constants; otherwise their address is to be set.
+    """
+    return str(_ModuleEmitter(program, plan, options, names, constant_data).emit())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +84,15 @@ class _Share:
 
 
 class _ModuleEmitter:
-    def __init__(self, program: CpuProgram, plan: MemoryPlan, options: KernelOptions) -> None:
+    def __init__(
+        self,
+        program: CpuProgram,
+        plan: MemoryPlan,
+        options: KernelOptions,
+        names: Names,
+        constant_data: bool,
+    ) -> None:
+        self._names = names
         self._program = program
         self._plan = plan
         self._options = options
@@ -60,13 +103,17 @@ class _ModuleEmitter:
         self._dispatch = ir.Function(
             self._module, ir.FunctionType(ir.VoidType(), (POINTER, POINTER)), name=DISPATCH
         )
-        self._constants = ir.GlobalVariable(self._module, POINTER, CONSTANTS)
+        self._constants = ir.GlobalVariable(self._module, POINTER, names.constants)
         self._constants.initializer = ir.Constant(POINTER, None)
+        if constant_data:
+            data = ir.GlobalVariable(self._module, BYTE, names.constant_data)
+            data.type = POINTER
+            self._constants.initializer = data
 
     def emit(self) -> ir.Module:
         failures = failure_counter(self._module)
         kind = ir.FunctionType(_STATUS, (POINTER, POINTER, POINTER))
-        run = ir.Function(self._module, kind, name=RUN)
+        run = ir.Function(self._module, kind, name=self._names.run)
         builder = ir.IRBuilder(run.append_basic_block("entry"))
         most = max((len(kernel.views) for kernel in self._program.kernels), default=1)
         operands = builder.alloca(ir.ArrayType(POINTER, most))
@@ -91,10 +138,10 @@ class _ModuleEmitter:
     def _note_cycles(self, builder: ir.IRBuilder, position: int, before: ir.Value | None) -> None:
         if before is None:
             return
-        cycles = self._module.globals.get(CYCLES)
+        cycles = self._module.globals.get(self._names.cycles)
         if cycles is None:
             kind = ir.ArrayType(INDEX, len(self._program.kernels))
-            cycles = ir.GlobalVariable(self._module, kind, CYCLES)
+            cycles = ir.GlobalVariable(self._module, kind, self._names.cycles)
             cycles.initializer = ir.Constant(kind, None)
             cycles.type = POINTER
         after = self._clock(builder)
@@ -172,6 +219,3 @@ def _signature(kernel: Kernel) -> str:
     for number, name in sorted(enumerate(names), key=lambda pair: -len(pair[1])):
         text = text.replace(name, f"\x00{number}\x00")
     return text
-
-
-__all__ = ["CONSTANTS", "FAILURES", "RUN", "STATUS_FAULT", "program_module"]

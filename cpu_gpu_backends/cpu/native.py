@@ -13,10 +13,12 @@ from tilewright.cpu_gpu_backends.codegen.failures import FAILURES
 from tilewright.cpu_gpu_backends.codegen.kernels import KernelOptions
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.memory_plan import ALIGNMENT_BYTES, MemoryPlan, plan_memory
-from tilewright.cpu_gpu_backends.cpu.module import CONSTANTS, CYCLES, RUN, program_module
+from tilewright.cpu_gpu_backends.cpu.module import Names, program_module
 from tilewright.cpu_gpu_backends.cpu.program import Array, CpuProgram
-from tilewright.cpu_gpu_backends.cpu.spin_pool import MAX_THREADS, START, STOP, spin_pool
+from tilewright.cpu_gpu_backends.cpu.spin_pool import MAX_THREADS, spin_pool, start_name, stop_name
 from tilewright.isa.errors import CompileError, InputError
+
+_NAMES = Names()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,7 +79,7 @@ class NativeProgram:
     def cycles(self) -> tuple[tuple[str, int], ...]:
         """Return layer and cycles of each kernel in the last run of a program that counts them."""
         layers = self.program.layers
-        counted = (ctypes.c_int64 * len(layers)).from_address(self._module.address(CYCLES))
+        counted = (ctypes.c_int64 * len(layers)).from_address(self._module.address(_NAMES.cycles))
         return tuple(zip(layers, counted, strict=True))
 
     def _use_threads(self, threads: int) -> None:
@@ -121,21 +123,21 @@ def load_program(
     constants = pack_constants(program.constants, plan)
     workspace = _aligned(plan.workspace_bytes)
     module = load_module(
-        program_module(program, plan, options),
+        program_module(program, plan, options, _NAMES),
         target,
-        libraries=(spin_pool(target),),
+        libraries=(spin_pool(target, _NAMES.prefix),),
     )
-    place = ctypes.c_void_p.from_address(module.address(CONSTANTS))
+    place = ctypes.c_void_p.from_address(module.address(_NAMES.constants))
     place.value = constants.ctypes.data
     run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    start = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(module.address(START))
+    start = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(module.address(start_name(_NAMES.prefix)))
     native = NativeProgram(
         program=program,
         plan=plan,
         _module=module,
         _constants=constants,
         _workspace=workspace,
-        _run=run(module.address(RUN)),
+        _run=run(module.address(_NAMES.run)),
         _start=start,
     )
     weakref.finalize(native, _stop, module)
@@ -153,7 +155,7 @@ def pack_constants(constants: Mapping[str, Array], plan: MemoryPlan) -> Array:
 
 def _stop(module: LoadedModule) -> None:
     """End the threads before the code that they run goes away."""
-    ctypes.CFUNCTYPE(None)(module.address(STOP))()
+    ctypes.CFUNCTYPE(None)(module.address(stop_name(_NAMES.prefix)))()
 
 
 def _addresses(arrays: Sequence[Array]) -> "ctypes.Array[ctypes.c_void_p]":

@@ -11,9 +11,9 @@ from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 
 #: Most threads of a pool, the caller's included.
 MAX_THREADS = 64
-#: Functions of the pool: ``void dispatch(function, operands)``, where ``function(operands, thread,
-#: threads)`` computes a share; ``int start(threads)``, 0 on success; ``void stop()``.
-DISPATCH, START, STOP = "pool.dispatch", "tilewright_start", "tilewright_stop"
+#: ``void dispatch(function, operands)``, where ``function(operands, thread, threads)`` computes a
+#: share.
+DISPATCH = "pool.dispatch"
 #: Waiting turns of a worker before it sleeps, and of the caller before it yields: some tenths of
 #: a millisecond, much longer than the serial part between two kernels.
 _SPINS_BEFORE_SLEEP = 20_000
@@ -145,7 +145,7 @@ finish:
 }
 
 ; Ends the workers.
-define void @tilewright_stop() {
+define void @${prefix}_stop() {
 entry:
   store atomic i32 1, ptr @pool.stopping release, align 4
   call void @pool.announce()
@@ -169,9 +169,9 @@ done:
 }
 
 ; Replaces the workers by so many threads, the caller's included.
-define i32 @tilewright_start(i32 %count) {
+define i32 @${prefix}_start(i32 %count) {
 entry:
-  call void @tilewright_stop()
+  call void @${prefix}_stop()
   %threads = sext i32 %count to i64
   %few = icmp sle i64 %threads, $most
   %some = icmp sge i64 %threads, 1
@@ -199,14 +199,25 @@ done:
 """)
 
 
-def spin_pool(target: CpuTarget) -> str:
-    """Return the pool as a module in LLVM's assembly."""
+def start_name(prefix: str) -> str:
+    """Return the name of ``int start(int threads)``, which yields 0 on success."""
+    return f"{prefix}_start"
+
+
+def stop_name(prefix: str) -> str:
+    """Return the name of ``void stop(void)``."""
+    return f"{prefix}_stop"
+
+
+def spin_pool(target: CpuTarget, prefix: str) -> str:
+    """Return the pool as a module in LLVM's assembly; `prefix` begins its functions' names."""
     family = target.triple.split("-")[0]
     narrow = family == "armv7"
     call, declaration = _SPIN_HINT[family]
     long = "i32" if narrow else "i64"
     futex = f"@syscall({long} {_FUTEX_CALL[family]}, ptr @pool.generation"
     text = _TEXT.substitute(
+        prefix=prefix,
         most=MAX_THREADS,
         long=long,
         widen="zext i32 %thread.word to i64" if narrow else "add i64 %thread.word, 0",

@@ -141,6 +141,7 @@ class TailInputs:
     shape: tuple[int, ...]
     views: dict[str, View] = field(default_factory=dict)
     rows: tuple[int, int] | None = None
+    _tensors: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, shape: tuple[int, ...]) -> "TailInputs":
@@ -176,9 +177,11 @@ class TailInputs:
         if kind is OperandKind.CHANNEL:
             return self._channel(name, at[-1])
         activation = self.context.activations[name]
-        tensor = placeholder(self.shape, activation.dtype, f"{name}.operand")
-        self.views[tensor.name] = self.view_of(activation)
-        return _value(tensor[at], activation.dtype)
+        operand = f"{name}.operand"
+        if operand not in self._tensors:
+            self._tensors[operand] = placeholder(self.shape, activation.dtype, operand)
+            self.views[operand] = self.view_of(activation)
+        return _value(self._tensors[operand][at], activation.dtype)
 
     def _channel(self, name: str, channel: Expr) -> Expr:
         values = self.context.graph.constants[name].reshape(-1)
@@ -193,11 +196,13 @@ class TailInputs:
         return _value(tensor[channel], tensor.dtype)
 
     def constant(self, name: str, values: Array) -> Tensor:
-        """Return a constant operand."""
+        """Return a constant operand; one name stands for the same values each time."""
+        if name in self._tensors:
+            return self._tensors[name]
         view = self.context.builder.constant(name, values)
-        tensor = placeholder(view.shape, ScalarType(str(values.dtype)), name)
+        self._tensors[name] = placeholder(view.shape, ScalarType(str(values.dtype)), name)
         self.views[name] = view
-        return tensor
+        return self._tensors[name]
 
 
 def reshaped(view: View, shape: tuple[int, ...]) -> View | None:

@@ -1,0 +1,99 @@
+"""Float networks as machine code against onnxruntime and LiteRT."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright as tw
+from tilewright.compiler.evaluate import evaluate
+from tilewright.cpu_gpu_backends.codegen.target import host_target
+from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+from tilewright.cpu_gpu_backends.cpu.native import load_program
+from tilewright.runtime.inputs import random_inputs
+
+#: Largest difference, relative to the largest output; large Winograd tiles lose two or three bits.
+TOLERANCE = 2e-5
+MODELS = (
+    "kws_dscnn_float.tflite",
+    "mnist_cnn.onnx",
+    "resnet20_cifar10.onnx",
+    "resnet8_cifar10_float.tflite",
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shared_models_are_close_to_the_graph(name: str, shared_models: Path) -> None:
+    graph = tw.load(shared_models / "models" / name).graph
+    program = load_program(lower_graph(graph, host_target()), host_target())
+    inputs = random_inputs(graph, 0)
+    results = program.run([inputs[one] for one in graph.inputs], threads=2)
+    for expected, found in zip(evaluate(graph, inputs).values(), results, strict=True):
+        error = np.abs(found.reshape(expected.shape) - expected).max()
+        assert error <= TOLERANCE * np.abs(expected).max()
+
+
+def convolution(
+    rng: np.random.Generator,
+    image: tuple[int, int, int, int],
+    outputs: int,
+    kernel: int,
+    **attributes: object,
+) -> onnx.ModelProto:
+    """A convolution with bias, a residual and an activation."""
+    groups = int(attributes.get("group", 1))  # type: ignore[call-overload]
+    weights = rng.standard_normal((outputs, image[1] // groups, kernel, kernel))
+    constants = [
+        numpy_helper.from_array(weights.astype(np.float32), "w"),
+        numpy_helper.from_array(rng.standard_normal(outputs).astype(np.float32), "b"),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Add", ["r", "c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "conv",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, image)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+CASES = {
+    "winograd": ((1, 24, 13, 22), 40, 3, {"pads": [1, 1, 1, 1]}),
+    "winograd, small tiles, two images": ((2, 32, 7, 7), 32, 3, {"pads": [1, 1, 1, 1]}),
+    "winograd, several blocks": ((1, 64, 56, 56), 64, 3, {"pads": [1, 1, 1, 1]}),
+    "winograd, uneven padding": ((1, 16, 17, 9), 16, 3, {"pads": [0, 2, 1, 0]}),
+    "direct, stride": ((1, 20, 15, 18), 33, 3, {"pads": [1, 0, 2, 1], "strides": [2, 2]}),
+    "direct, dilation": ((1, 8, 14, 14), 10, 3, {"dilations": [2, 3], "pads": [2, 3, 2, 3]}),
+    "first layer": ((1, 3, 33, 31), 32, 7, {"pads": [3, 3, 3, 3], "strides": [2, 2]}),
+    "one by one": ((2, 48, 9, 7), 100, 1, {}),
+    "depthwise": ((1, 24, 15, 15), 24, 3, {"pads": [1, 1, 1, 1], "group": 24}),
+    "groups": ((1, 24, 9, 9), 36, 3, {"pads": [1, 1, 1, 1], "group": 3}),
+    "rows that alias": ((1, 1024, 6, 6), 24, 1, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convolutions_are_close_to_onnxruntime(
+    case: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    image, outputs, kernel, attributes = CASES[case]
+    path = tmp_path / "conv.onnx"
+    onnx.save(convolution(rng, image, outputs, kernel, **attributes), path)
+    x = rng.standard_normal(image).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    graph = tw.load(path).graph
+    for check_bounds in (False, True):
+        program = load_program(
+            lower_graph(graph, host_target()), host_target(), check_bounds=check_bounds
+        )
+        (found,) = program.run([x], threads=2)
+        error = np.abs(found.reshape(expected.shape) - expected).max()
+        assert error <= TOLERANCE * np.abs(expected).max()
