@@ -116,7 +116,7 @@ def _link(library: Library, path: Path, target: CpuTarget) -> None:
         objects = [Path(folder) / "code.o", Path(folder) / "constants.o"]
         for file, data in zip(objects, (library.code, library.constants), strict=True):
             file.write_bytes(data)
-        command = [linker, "-shared", "-o", path, *objects, "-lpthread", "-lm"]
+        command = [linker, "-shared", "-o", str(path), *map(str, objects), "-lpthread", "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
