@@ -10,6 +10,7 @@ from tilewright.isa.config import AcceleratorConfig, DramModel
 from tilewright.isa.config_record import config_from_record, config_to_record
 from tilewright.isa.errors import ConfigError
 from tilewright.isa.presets import PRESETS
+from tilewright.runtime.board_record import load_config
 from tilewright.runtime.files import read_file
 
 if sys.version_info >= (3, 11):
@@ -19,7 +20,9 @@ else:
 
 
 def parse_config(text: str) -> AcceleratorConfig:
-    """Return the preset of that name, or the configuration in the TOML file of that path.
+    """Return the preset of that name, or the configuration in the file of that path.
+
+    A file ``.json`` is the description that lies beside a bitstream, any other one TOML.
 
     Raises
     ------
@@ -29,10 +32,12 @@ def parse_config(text: str) -> AcceleratorConfig:
     if text in PRESETS:
         return PRESETS[text]
     path = Path(text)
+    if path.suffix == ".json":
+        return load_config(path)
     if path.suffix != ".toml" and not path.exists():
         raise ConfigError(
             f"there is no preset {text!r}",
-            hint=f"presets: {', '.join(PRESETS)}; or give a .toml file",
+            hint=f"presets: {', '.join(PRESETS)}; or give a .toml file, or a build's config.json",
         )
     try:
         return config_from_toml(read_file(path, "configuration"))

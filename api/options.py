@@ -44,7 +44,10 @@ def add_config(
     if compiled:
         default = f"{default}, or what a .tw file was compiled for"
     parser.add_argument(
-        "--config", metavar="PRESET|FILE.toml", help=f"the accelerator (default: {default})"
+        "--config",
+        metavar="PRESET|FILE",
+        help=f"the accelerator: a preset, a .toml file, or the config.json of a build"
+        f" (default: {default})",
     )
     add_list(
         parser,

@@ -54,7 +54,7 @@ class BoardRecord:
         TilewrightError
             If it cannot be read, is damaged, or is of another version.
         """
-        with _described(folder) as record:
+        with _described(folder / RECORD_NAME) as record:
             return cls(
                 board=str(record["board"]),
                 family=ProcessorFamily(record["family"]),
@@ -66,22 +66,21 @@ class BoardRecord:
             )
 
 
-def load_config(folder: Path) -> AcceleratorConfig:
-    """Read the configuration alone, of a board with or without a processor.
+def load_config(path: Path) -> AcceleratorConfig:
+    """Read the configuration alone from such a file, of a board with or without a processor.
 
     Raises
     ------
     TilewrightError
         As `BoardRecord.load` does.
     """
-    with _described(folder) as record:
+    with _described(path) as record:
         return _checked_config(record)
 
 
 @contextmanager
-def _described(folder: Path) -> Iterator[dict[str, Any]]:
+def _described(path: Path) -> Iterator[dict[str, Any]]:
     """Read the file; what goes wrong within means that it is damaged."""
-    path = folder / RECORD_NAME
     text = read_file(path, "description of the bitstream")
     try:
         yield json.loads(text)

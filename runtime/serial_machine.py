@@ -12,7 +12,7 @@ from tilewright.isa.program import Program, check_config
 from tilewright.runtime.board_access import BoardError
 from tilewright.runtime.board_control import RUN_SECONDS, WATCHDOG_CYCLES, AcceleratorControl
 from tilewright.runtime.board_machine import MachineRun, Patch, Region, Window, check_places
-from tilewright.runtime.board_record import load_config
+from tilewright.runtime.board_record import RECORD_NAME, load_config
 from tilewright.runtime.serial_line import SerialLine
 from tilewright.sim.simulator import Progress
 
@@ -44,7 +44,7 @@ class SerialMachine:
         watchdog_cycles: int = WATCHDOG_CYCLES,
     ) -> None:
         self._port = port
-        self._config = load_config(folder)
+        self._config = load_config(folder / RECORD_NAME)
         self._loaded: Program | None = None
         self._line = SerialLine.open(port)
         self._control = AcceleratorControl(

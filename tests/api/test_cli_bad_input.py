@@ -75,7 +75,7 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         (
             "run MODEL --config pink",
             "there is no preset 'pink'",
-            f"{PRESETS}; or give a .toml file",
+            f"{PRESETS}; or give a .toml file, or a build's config.json",
         ),
         (
             "run MODEL --config none.toml",

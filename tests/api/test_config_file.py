@@ -1,13 +1,18 @@
 """Configurations from presets, files and changes; every mistake names the field."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tilewright.boards.catalogue import KV260
+from tilewright.boards.project import build_record
+from tilewright.boards.toolchains import Toolchain
 from tilewright.config_file import change_config, config_from_toml, parse_config
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import TilewrightError
 from tilewright.isa.presets import PRESETS, PYNQ
+from tilewright.runtime.board_access import BoardError
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
@@ -37,6 +42,16 @@ def test_a_file_may_hold_all_fields(name: str) -> None:
             text = f'"{value}"' if isinstance(value, str) else str(value).lower()
             lines.append(f"{field} = {text}")
     assert config_from_toml("\n".join(lines).encode()) == PRESETS[name]
+
+
+def test_the_description_of_a_bitstream_is_a_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(build_record(KV260, KV260.config, Toolchain.VIVADO)))
+    assert parse_config(str(file)) == KV260.config
+    file.write_text("{}")
+    with pytest.raises(BoardError) as caught:
+        parse_config(str(file))
+    assert str(caught.value) == f"{file} does not describe a bitstream"
 
 
 def test_changes_keep_the_types_of_the_fields() -> None:
