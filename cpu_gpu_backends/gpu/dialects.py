@@ -123,6 +123,51 @@ static __device__ __forceinline__ unsigned short tw_to_half(float value)
     return bits;
 }
 static __device__ __forceinline__ int tw_dot4(int a, int b, int sum) { return __dp4a(a, b, sum); }
+#if __CUDA_ARCH__ >= 800
+// Operands of mma.m16n8k32 (int8) and mma.m16n8k16 (float16) have the same bytes in the same lanes.
+struct tw_operands { int a[4], b[2]; };
+template <typename T>
+static __device__ __forceinline__ tw_operands tw_load(const T *left, int left_step, const T *right,
+                                                      int right_step)
+{
+    const int row = threadIdx.x / 4, part = threadIdx.x % 4;
+    const int *upper = (const int *)(left + row * left_step);
+    const int *lower = (const int *)(left + (row + 8) * left_step);
+    const int *column = (const int *)(right + row * right_step);
+    return {{upper[part], lower[part], upper[part + 4], lower[part + 4]},
+            {column[part], column[part + 4]}};
+}
+static __device__ __forceinline__ void tw_matrix_multiply(int *d, const signed char *left,
+                                                          int left_step, const signed char *right,
+                                                          int right_step)
+{
+    const tw_operands x = tw_load(left, left_step, right, right_step);
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(x.a[0]), "r"(x.a[1]), "r"(x.a[2]), "r"(x.a[3]), "r"(x.b[0]), "r"(x.b[1]));
+}
+static __device__ __forceinline__ void tw_matrix_multiply(float *d, const unsigned short *left,
+                                                          int left_step,
+                                                          const unsigned short *right,
+                                                          int right_step)
+{
+    const tw_operands x = tw_load(left, left_step, right, right_step);
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(x.a[0]), "r"(x.a[1]), "r"(x.a[2]), "r"(x.a[3]), "r"(x.b[0]), "r"(x.b[1]));
+}
+#endif
+template <typename T>
+static __device__ __forceinline__ void tw_store_fragment(T *tile, int step, const T *d)
+{
+    const int row = threadIdx.x / 4, column = threadIdx.x % 4 * 2;
+    tile[row * step + column] = d[0];
+    tile[row * step + column + 1] = d[1];
+    tile[(row + 8) * step + column] = d[2];
+    tile[(row + 8) * step + column + 1] = d[3];
+}
 """
 
 OPENCL = Dialect(

@@ -22,6 +22,11 @@ from tilewright.compiler.tensor.statements import (
 FRAGMENT_SCOPE = "fragment"
 
 
+#: What a warp multiplies at once: rows, columns, and bytes of a row of either operand (PTX ISA,
+#: mma.m16n8k32 for int8 and mma.m16n8k16 for float16).
+WARP_ROWS, WARP_COLUMNS, WARP_DEPTH_BYTES = 16, 8, 32
+
+
 class Emitter(Enum):
     """What the dialects can write for an intrinsic; the value is `Intrinsic.emitter`."""
 

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from typing_extensions import assert_never
 
+from tilewright.compiler.operators import DataType, MatMul
 from tilewright.compiler.tensor.declare import placeholder
 from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.lower import lower
@@ -22,12 +23,13 @@ from tilewright.cpu_gpu_backends.gpu.matrix_form import (
 )
 from tilewright.cpu_gpu_backends.gpu.matrix_schedule import arrange_matrix, dot4
 from tilewright.cpu_gpu_backends.gpu.row_schedule import ROW_CHOICES, RowChoice, arrange_rows
-from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile, matrix_tiles
+from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile, WarpTile, matrix_tiles, warp_tiles
+from tilewright.cpu_gpu_backends.gpu.warp_schedule import arrange_warps, warp_intrinsics
 
 #: Products with fewer rows are sums that the threads of a block share.
 _FEWEST_ROWS = 4
 
-Choice: TypeAlias = MatrixTile | RowChoice
+Choice: TypeAlias = MatrixTile | WarpTile | RowChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,16 @@ def choices_of(layer: Layer, capability: Capability) -> tuple[Choice, ...]:
     if sizes is None:
         return ROW_CHOICES
     dtype = ScalarType(layer.operands(layer.anchor)[0].dtype.value)
-    return matrix_tiles(sizes, dtype, capability)
+    warps = warp_tiles(sizes, dtype, capability) if _suits_warps(layer) else ()
+    return (*warps, *matrix_tiles(sizes, dtype, capability))
+
+
+def _suits_warps(layer: Layer) -> bool:
+    """Whether matrix instructions take the operands of a product."""
+    op = layer.anchor.op
+    if isinstance(op, MatMul) and (op.a_zero_point or op.b_zero_point):
+        return False
+    return all(tensor.dtype is DataType.INT8 for tensor in layer.operands(layer.anchor)[:2])
 
 
 def _product_sizes(layer: Layer) -> MatrixSizes | None:
@@ -73,11 +84,9 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
         if tensor.name in layer.inputs
     }
     match choice:
-        case MatrixTile():
+        case MatrixTile() | WarpTile():
             form = declare_matrix_form(layer, layer.anchor, inputs, choice.padding)
-            schedule = Schedule(_with_tail(layer, inputs, form.result), intrinsics=[dot4()])
-            inline_stages(schedule, keep=(form.left.name, form.right.name))
-            arrange_matrix(schedule, form, choice)
+            schedule = _product_schedule(_with_tail(layer, inputs, form.result), form, choice)
             packed = _packed(form)
         case RowChoice():
             anchor = layer.anchor
@@ -90,6 +99,20 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
         case _:
             assert_never(choice)
     return LoweredLayer(kernels=bind_nest(lower(schedule), name), packed=packed)
+
+
+def _product_schedule(result: Tensor, form: MatrixForm, tile: MatrixTile | WarpTile) -> Schedule:
+    known = [dot4()] if isinstance(tile, MatrixTile) else warp_intrinsics(form.left.dtype)
+    schedule = Schedule(result, intrinsics=known)
+    inline_stages(schedule, keep=(form.left.name, form.right.name))
+    match tile:
+        case MatrixTile():
+            arrange_matrix(schedule, form, tile)
+        case WarpTile():
+            arrange_warps(schedule, form, tile)
+        case _:
+            assert_never(tile)
+    return schedule
 
 
 def _packed(form: MatrixForm) -> dict[str, tuple[str, tuple[int, ...]]]:

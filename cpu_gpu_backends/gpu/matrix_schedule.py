@@ -9,7 +9,7 @@ from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.statements import LoopKind
 from tilewright.cpu_gpu_backends.gpu.intrinsics import Emitter
 from tilewright.cpu_gpu_backends.gpu.matrix_form import MatrixForm
-from tilewright.cpu_gpu_backends.gpu.row_schedule import LOCAL_SCOPE
+from tilewright.cpu_gpu_backends.gpu.row_schedule import LOCAL_SCOPE, fuse_loops
 from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile
 from tilewright.cpu_gpu_backends.gpu.vectors import VECTOR_BYTES
 
@@ -39,7 +39,7 @@ def arrange_matrix(s: Schedule, form: MatrixForm, tile: MatrixTile) -> None:
     """Schedule the product of `form`; all stages but it and its operands have been inlined."""
     (out,) = s.state.outputs
     total, left = form.total.name, form.left.name
-    *leading, rows, columns = _output_loops(s, out, form)
+    *leading, rows, columns = output_loops(s, out, form)
     m, mt = s.split(out, rows, tile.block_m, names=("m.block", "m.rest"))
     n, nt = s.split(out, columns, tile.block_n, names=("n.block", "n.rest"))
     ty, mi = s.split(out, mt, tile.thread_m, names=("m.thread", "m.own"))
@@ -68,23 +68,14 @@ def arrange_matrix(s: Schedule, form: MatrixForm, tile: MatrixTile) -> None:
         s.unroll(total, lane)
 
 
-def _output_loops(s: Schedule, out: str, form: MatrixForm) -> tuple[str, ...]:
+def output_loops(s: Schedule, out: str, form: MatrixForm) -> tuple[str, ...]:
     """Return the loops over matrices, if there are several, over rows and over columns."""
     *leading, columns = s.loops(out)
-    rows: list[str] = leading
-    batch: list[str] = []
-    if form.total.shape[0] > 1:
-        batch, rows = leading[:-1], leading[-1:]
-    return (*_fused(s, out, batch, "matrices"), *_fused(s, out, rows, "rows"), columns)
-
-
-def _fused(s: Schedule, stage: str, loops: list[str], name: str) -> tuple[str, ...]:
-    if not loops:
-        return ()
-    first, *others = loops
-    for number, other in enumerate(others):
-        first = s.fuse(stage, first, other, name=f"{name}.{number}")
-    return (first,)
+    stacked = form.total.shape[0] > 1
+    batch = tuple(leading[:-1]) if stacked else ()
+    rows = tuple(leading[len(batch) :])
+    fused = (fuse_loops(s, out, batch, "matrices"), fuse_loops(s, out, rows, "rows"))
+    return (*(loop for loop in fused if loop is not None), columns)
 
 
 def _arrange_total(s: Schedule, form: MatrixForm, tile: MatrixTile) -> str:
@@ -97,11 +88,17 @@ def _arrange_total(s: Schedule, form: MatrixForm, tile: MatrixTile) -> str:
     return lane
 
 
+def align_rows(s: Schedule, stage: str, rows: str, dtype: ScalarType) -> None:
+    """Let rows of a tile begin in different banks."""
+    size = int(dtype.numpy.itemsize)
+    s.storage_align(stage, rows, _BANK_BYTES // size, _ROW_SHIFT_BYTES // size)
+
+
 def _arrange_tile(s: Schedule, stage: str, dtype: ScalarType, tile: MatrixTile) -> None:
     """Let all threads of a block fill a tile, each some neighbouring elements of a row."""
     size = int(dtype.numpy.itemsize)
     rows = s.loops(stage)[1]
-    s.storage_align(stage, rows, _BANK_BYTES // size, _ROW_SHIFT_BYTES // size)
+    align_rows(s, stage, rows, dtype)
     lanes = max(VECTOR_BYTES) // size
     elements = s.fuse(stage, *s.loops(stage)[1:], name="elements")
     rest, lane = s.split(stage, elements, lanes, names=("rest", "lane"))

@@ -167,7 +167,8 @@ class _KernelWriter:
         size = prod(tensor.shape)
         if statement.memory is Memory.FRAGMENT:
             size = fragment_registers(tensor)
-        return f"{self.dialect.types[tensor.dtype]} {self.writer.tensors[tensor]}[{size}];"
+        start = " = {}" if statement.memory is Memory.FRAGMENT else ""
+        return f"{self.dialect.types[tensor.dtype]} {self.writer.tensors[tensor]}[{size}]{start};"
 
     def _loop(self, loop: Loop, ranges: dict[str, Interval], indent: str) -> Iterator[str]:
         inside = {**ranges, loop.var.name: Interval(0, loop.extent - 1)}

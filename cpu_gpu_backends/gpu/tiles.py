@@ -114,16 +114,86 @@ def _estimate(tile: MatrixTile, sizes: MatrixSizes, capability: Capability) -> f
     return rounds * together * tile.block_m * tile.block_n * depth * (1 + 4 * loads)
 
 
+#: Threads that run in step and multiply matrices together.
+WARP_THREADS = 32
+#: The first generation with the matrix instructions that are used (PTX ISA, mma).
+_FIRST_GENERATION = 80
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockSize:
-    """Threads of a block, and the neighbouring elements that each of them computes."""
+class WarpTile:
+    """The part of a product that a block computes at a time on tensor cores, and a warp of it."""
 
-    threads: int
-    lanes: int
+    block_m: int
+    block_n: int
+    block_k: int
+    warp_m: int
+    warp_n: int
+
+    @property
+    def warps_m(self) -> int:
+        """Warps of a block along the rows."""
+        return self.block_m // self.warp_m
+
+    @property
+    def warps_n(self) -> int:
+        """Warps of a block along the columns."""
+        return self.block_n // self.warp_n
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return WARP_THREADS * self.warps_m * self.warps_n
+
+    @property
+    def padding(self) -> Padding:
+        """What the product's extents are rounded up to multiples of."""
+        return Padding(m=self.block_m, n=self.block_n, k=self.block_k)
 
 
-def block_sizes(lanes: tuple[int, ...]) -> tuple[BlockSize, ...]:
-    """Return the search space of element-wise kernels, the default one first."""
-    return tuple(
-        BlockSize(threads=threads, lanes=count) for count in lanes for threads in (256, 128, 64)
-    )
+#: Block and warp tiles (m, n, m, n).
+_WARP_SHAPES = (
+    (64, 64, 32, 32),
+    (128, 32, 32, 32),
+    (32, 128, 32, 32),
+    (64, 32, 32, 16),
+    (32, 64, 16, 32),
+    (32, 32, 16, 16),
+    (16, 64, 16, 16),
+    (64, 16, 16, 16),
+    (16, 16, 16, 8),
+    (16, 8, 16, 8),
+)
+
+
+def warp_tiles(
+    sizes: MatrixSizes, dtype: ScalarType, capability: Capability
+) -> tuple[WarpTile, ...]:
+    """Return the tiles for tensor cores, the default one first; none where there are none.
+
+    A product must have a whole tile: smaller ones are left to `matrix_tiles`.
+    """
+    if capability.matrix_generation < _FIRST_GENERATION:
+        return ()
+    tiles = [
+        WarpTile(
+            block_m=block_m,
+            block_n=block_n,
+            block_k=row_bytes // int(dtype.numpy.itemsize),
+            warp_m=warp_m,
+            warp_n=warp_n,
+        )
+        for block_m, block_n, warp_m, warp_n in _WARP_SHAPES
+        for row_bytes in _ROW_BYTES
+        if block_m <= sizes.m and block_n <= sizes.n
+    ]
+    return tuple(sorted(tiles, key=lambda tile: _warp_estimate(tile, sizes, capability)))
+
+
+def _warp_estimate(tile: WarpTile, sizes: MatrixSizes, capability: Capability) -> float:
+    rows, columns = -(-sizes.m // tile.block_m), -(-sizes.n // tile.block_n)
+    together = max(1, 256 // tile.threads)
+    rounds = -(-sizes.batch * rows * columns // (capability.units * together))
+    loads = 1 / tile.warp_m + 1 / tile.warp_n
+    depth = rounded_up(sizes.k, tile.block_k) + tile.block_k
+    return rounds * together * tile.block_m * tile.block_n * depth * (1 + 16 * loads)
