@@ -237,7 +237,7 @@ CUDA = Dialect(
         LoopKind.THREAD_Y: "(int)threadIdx.y",
         LoopKind.THREAD_Z: "(int)threadIdx.z",
     },
-    launch_bounds="__launch_bounds__({threads}) ",
+    launch_bounds="__launch_bounds__({threads}, 1) ",
     packed={2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"},
     float_suffix="f",
     long_suffix="LL",

@@ -179,6 +179,9 @@ class _KernelWriter:
                 return
         if loop.repetition is not Repetition.SERIAL:
             yield f"{indent}#pragma unroll"
+        elif any(_is_unrolled(part) for part in walk(loop.body)):
+            # What is written out within is meant to fit the registers once.
+            yield f"{indent}#pragma unroll 1"
         yield f"{indent}{self._head(loop)} {{"
         yield from self._statement(loop.body, inside, indent + _INDENT)
         yield f"{indent}}}"
@@ -236,6 +239,10 @@ class _KernelWriter:
         left, right = (self.writer.write(term, ranges) for term in terms)
         suffix = self.dialect.float_suffix if assign.value.dtype is ScalarType.FLOAT32 else ""
         return f"{place} = fma{suffix}({left}, {right}, {place});"
+
+
+def _is_unrolled(statement: KernelStatement) -> bool:
+    return isinstance(statement, Loop) and statement.repetition is Repetition.UNROLLED
 
 
 def _product_added(assign: Assign) -> tuple[Expr, Expr] | None:

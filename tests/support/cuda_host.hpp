@@ -10,7 +10,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
