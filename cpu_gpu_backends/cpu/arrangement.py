@@ -10,6 +10,9 @@ from tilewright.compiler.tensor.traversal import loads, variables
 
 #: Below so many elements a stage is not worth handing out to threads.
 _FEWEST_SHARED = 4096
+#: A reduction is cut into so many partial ones.
+_REDUCTION_LANES = 16
+_REGISTER = "register"
 
 
 def arrange(schedule: Schedule) -> None:
@@ -25,7 +28,10 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
     data, reduces = loops[:rank], loops[rank:]
     if not data:
         return
-    if runs_along_memory(stage.body, data[-1]):
+    lane = reduces[-1] if reduces else ""
+    if reduces and not runs_along_memory(stage.body, data[-1]) and _splits(stage, lane):
+        _reduce_in_lanes(s, stage, data[-1], lane)
+    elif runs_along_memory(stage.body, data[-1]):
         if reduces:
             s.reorder(stage.name, *reduces, data[-1])
         s.vectorize(stage.name, data[-1])
@@ -37,6 +43,27 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
     for axis in data[1:]:
         task = s.fuse(stage.name, task, axis)
     s.parallel(stage.name, task)
+
+
+def _splits(stage: Stage, axis: str) -> bool:
+    """Whether a reduction can be carried out in lanes: along memory, in whole vectors."""
+    reduce = stage.reduce
+    if reduce is None or not runs_along_memory(reduce.body, axis):
+        return False
+    extent = next(one.extent for one in reduce.axes if one.name == axis)
+    return extent % _REDUCTION_LANES == 0 and extent > _REDUCTION_LANES
+
+
+def _reduce_in_lanes(s: Schedule, stage: Stage, at: str, axis: str) -> None:
+    """Reduce each lane by itself, then the lanes; the order of a floating-point sum changes."""
+    _, inner = s.split(stage.name, axis, _REDUCTION_LANES)
+    partial = s.reduce_factor(stage.name, inner)
+    s.compute_at(partial, stage.name, at)
+    s.set_scope(partial, _REGISTER)
+    lane, *data, rest = s.loops(partial)
+    s.reorder(partial, rest, *data, lane)
+    s.vectorize(partial, lane)
+    s.unroll(stage.name, s.loops(stage.name)[-1])
 
 
 def runs_along_memory(body: Expr, axis: str) -> bool:

@@ -33,7 +33,7 @@ class Context:
         """Give a tensor of the graph a place: in the output buffer of that name if it suits."""
         tensor, dtype = self.graph.tensors[name], self.stored(name)
         plain = layout.border == NO_BORDER and layout.pitch == (tensor.shape or (1,))[-1]
-        if output is not None and plain and tensor.dtype is not DataType.INT8:
+        if output is not None and plain and tensor.dtype is not DataType.INT8 and self._last(name):
             activation = Activation(
                 view=whole_view(output, tensor.shape), dtype=dtype, pitch=layout.pitch
             )
@@ -41,6 +41,10 @@ class Context:
             activation = self._in_workspace(name, tensor.shape, layout, dtype)
         self.activations[name] = activation
         return activation
+
+    def _last(self, name: str) -> bool:
+        """Whether no node reads a tensor: kernels may read a little beyond what they are given."""
+        return not self.graph.consumers()[name]
 
     def _in_workspace(
         self, name: str, shape: tuple[int, ...], layout: Layout, dtype: ScalarType

@@ -30,6 +30,15 @@ def padded(context: Context, name: str, pads: tuple[int, int, int, int], fill: f
     return copy
 
 
+def dense_copy(context: Context, name: str) -> Activation:
+    """Return a copy of a tensor without gaps."""
+    activation = context.activations[name]
+    copy = context.scratch(name, Layout(pitch=activation.shape[-1]))
+    kept = placeholder(activation.shape, activation.dtype, "kept")
+    _add(context, name, _copied(kept), activation.view, copy.view)
+    return copy
+
+
 def copy_in(context: Context, name: str, buffer: str, layout: Layout) -> None:
     """Bring an input of the graph from the caller's buffer to where kernels read it."""
     tensor = context.graph.tensors[name]

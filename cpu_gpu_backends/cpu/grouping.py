@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.compiler.graph import Graph, Node
-from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense
+from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense, FloatMatMul
 from tilewright.cpu_gpu_backends.cpu.tails import OperandKind, operand_kinds
 
 
@@ -84,9 +84,7 @@ def _host(
 
 def _takes_tail(graph: Graph, first: Node, node: Node, kinds: tuple[OperandKind, ...]) -> bool:
     """Whether the kernels of `first` can compute `node` behind it."""
-    if operand_kinds(graph, first) is None and not isinstance(
-        first.op, Conv2d | FloatConv2d | FloatDense
-    ):
+    if operand_kinds(graph, first) is None and not has_tail(graph, first):
         return False
     channels = [
         name
@@ -94,3 +92,37 @@ def _takes_tail(graph: Graph, first: Node, node: Node, kinds: tuple[OperandKind,
         if kind is OperandKind.CHANNEL and name not in graph.constants
     ]
     return not channels
+
+
+def has_tail(graph: Graph, node: Node) -> bool:
+    """Whether the kernel of a node computes element-wise nodes behind it."""
+    match node.op:
+        case Conv2d() | FloatConv2d():
+            return is_plain_convolution(graph, node) or is_depthwise(graph, node)
+        case FloatDense():
+            return node.inputs[1] in graph.constants
+        case FloatMatMul():
+            left, right = (graph.tensors[name].shape for name in node.inputs)
+            return len(left) >= 2 and left[:-2] == right[:-2]
+        case _:
+            return False
+
+
+def is_plain_convolution(graph: Graph, node: Node) -> bool:
+    """Whether a node is a convolution with constant weights, each output reading all inputs."""
+    match node.op:
+        case Conv2d() | FloatConv2d():
+            return node.op.groups == 1 and node.inputs[1] in graph.constants
+        case _:
+            return False
+
+
+def is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether a node is a convolution whose each output channel reads the input channel beside."""
+    match node.op:
+        case Conv2d() | FloatConv2d() as op:
+            outputs, *_, depth = graph.tensors[node.inputs[1]].shape
+            constant = node.inputs[1] in graph.constants
+            return constant and depth == 1 and op.groups == outputs > 1
+        case _:
+            return False

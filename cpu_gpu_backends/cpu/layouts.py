@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from math import prod
 
 from tilewright.compiler.graph import Graph
-from tilewright.compiler.operators import Conv2d, DataType, FloatConv2d, FloatDense, Padding
+from tilewright.compiler.operators import (
+    Conv2d,
+    DataType,
+    FloatConv2d,
+    FloatDense,
+    FloatMatMul,
+    Padding,
+)
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Layout
-from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.grouping import Group, has_tail, is_plain_convolution
 from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads, winograd_transforms
@@ -18,29 +25,18 @@ _FLOAT_BYTES = 4
 _ALIASING_BYTES, _SPREAD = 4096, 16
 
 
-def is_depthwise(graph: Graph, op: Conv2d | FloatConv2d, weights: str) -> bool:
-    """Whether each output channel reads one input channel."""
-    return op.groups > 1 and graph.tensors[weights].shape[3] == 1
-
-
 def is_matrix_kernel(graph: Graph, group: Group) -> bool:
     """Whether a group's first node is a product with constant weights."""
     node = group.first
-    match node.op:
-        case Conv2d() | FloatConv2d():
-            return node.op.groups == 1 and node.inputs[1] in graph.constants
-        case FloatDense():
-            return node.inputs[1] in graph.constants
-        case _:
-            return False
+    if isinstance(node.op, FloatDense):
+        return node.inputs[1] in graph.constants
+    return is_plain_convolution(graph, node)
 
 
 def output_panels(graph: Graph, group: Group, target: CpuTarget) -> Panels:
     """Return the panels of a matrix kernel's output channels."""
     shape = graph.tensors[group.output].shape
-    rows = 1
-    for extent in shape[:-1]:
-        rows *= extent
+    rows = shape[-2] if isinstance(group.first.op, FloatMatMul) else prod(shape[:-1])
     return choose_panels(shape[-1], rows, target)
 
 
@@ -52,10 +48,15 @@ def plan_layouts(
     for group in groups:
         if is_matrix_kernel(graph, group):
             pitches[group.output] = output_panels(graph, group, target).channels
+    products = set()
+    for group in groups:
+        if isinstance(group.first.op, FloatMatMul) and has_tail(graph, group.first):
+            products.add(group.output)
+            pitches[group.output] = output_panels(graph, group, target).channels
     borders: dict[str, list[tuple[tuple[int, int, int, int], float]]] = {}
     for group in groups:
         match group.first.op:
-            case Conv2d() | FloatConv2d() as op:
+            case Conv2d() | FloatConv2d() as op if has_tail(graph, group.first):
                 pads = read_border(graph, group, op)
                 if any(pads):
                     readers = borders.setdefault(group.first.inputs[0], [])
@@ -64,7 +65,7 @@ def plan_layouts(
     for name in {*graph.inputs, *(group.output for group in groups)}:
         shape = graph.tensors[name].shape
         layout = Layout(pitch=_spread_pitch(graph, name, pitches.get(name, (shape or (1,))[-1])))
-        wanted = borders.get(name, [])
+        wanted = [] if name in products else borders.get(name, [])
         if len({fill for _, fill in wanted}) == 1:
             border = tuple(max(pads[side] for pads, _ in wanted) for side in range(4))
             top, left, bottom, right = border

@@ -5,29 +5,28 @@ from math import prod
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import (
     AveragePool2d,
-    Conv2d,
     FloatAveragePool2d,
-    FloatConv2d,
+    FloatMatMul,
     MaxPool2d,
     Reinterpret,
     Reshape,
 )
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
-from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Layout, ProgramBuilder
+from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
 from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise
 from tilewright.cpu_gpu_backends.cpu.elementwise import lower_elementwise
 from tilewright.cpu_gpu_backends.cpu.generic import lower_generic
-from tilewright.cpu_gpu_backends.cpu.grouping import Group, group_nodes
+from tilewright.cpu_gpu_backends.cpu.grouping import Group, group_nodes, has_tail, is_depthwise
 from tilewright.cpu_gpu_backends.cpu.layouts import (
-    is_depthwise,
     is_matrix_kernel,
     plan_layouts,
 )
 from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
 from tilewright.cpu_gpu_backends.cpu.pooling import lower_pooling
+from tilewright.cpu_gpu_backends.cpu.products import lower_product
 from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home
 from tilewright.cpu_gpu_backends.cpu.winograd import lower_winograd
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
@@ -75,18 +74,21 @@ def _lower_group(context: Context, group: Group, layout: Layout, buffer: str | N
     add_border(context, group.output, output)
     if not group.anchored:
         return lower_elementwise(context, group, output)
-    tiles = winograd_transforms(context.graph, group)
-    match node.op:
-        case _ if tiles is not None:
-            lower_winograd(context, group, output, tiles)
-        case Conv2d() | FloatConv2d() if is_matrix_kernel(context.graph, group):
-            lower_matrix(context, group, output)
-        case Conv2d() | FloatConv2d() as op if is_depthwise(context.graph, op, node.inputs[1]):
-            lower_depthwise(context, group, output)
-        case MaxPool2d() | AveragePool2d() | FloatAveragePool2d():
-            lower_pooling(context, node, output)
-        case _ if is_matrix_kernel(context.graph, group):
-            lower_matrix(context, group, output)
-        case _:
-            lower_generic(context, node, output)
-    return None
+    return _lower_anchored(context, group, output)
+
+
+def _lower_anchored(context: Context, group: Group, output: Activation) -> None:
+    node, graph = group.first, context.graph
+    tiles = winograd_transforms(graph, group)
+    if tiles is not None:
+        lower_winograd(context, group, output, tiles)
+    elif is_matrix_kernel(graph, group):
+        lower_matrix(context, group, output)
+    elif is_depthwise(graph, node):
+        lower_depthwise(context, group, output)
+    elif isinstance(node.op, FloatMatMul) and has_tail(graph, node):
+        lower_product(context, group, output)
+    elif isinstance(node.op, MaxPool2d | AveragePool2d | FloatAveragePool2d):
+        lower_pooling(context, node, output)
+    else:
+        lower_generic(context, node, output)

@@ -15,8 +15,8 @@ from tilewright.compiler.tensor.statements import LoopNest
 
 Array: TypeAlias = npt.NDArray[Any]
 
-#: Bytes behind each buffer that a kernel may read, and whose content does not matter.
-SLACK_BYTES = 64
+#: Bytes behind each buffer that a kernel may read, and whose content does not matter: a panel.
+SLACK_BYTES = 512
 
 
 class Home(Enum):
