@@ -16,16 +16,23 @@ SCRIPT_NAME = "build.sh"
 TOOLS = ("yosys", "nextpnr-xilinx", "fasm2frames", "xc7frames2bit")
 #: Products per cycle that were placed and routed; twice as many in each direction were not.
 LARGEST_ARRAY = 64
+#: Deepest bank of a scratchpad: yosys would chain block RAMs for more, which prjxray does not know.
+DEEPEST_BANK = 1 << 15
 
 _SCRIPT = Template("""\
 #!/bin/sh
 # Builds the bitstream of `$config` for $board with openXC7; run it with
 #   PRJXRAY_DB=... [CHIPDB=...] sh $script
 # PRJXRAY_DB is the folder of prjxray-db; CHIPDB is the chip database $device.bin, which only the
-# nextpnr-xilinx of 2024 asks for. Leaves $stem.bit.
+# nextpnr-xilinx of 2024 asks for. Leaves $stem.bit, and what made it in versions.txt.
 set -eu
 cd "$$(dirname "$$0")"
 : "$${PRJXRAY_DB:?is the folder of prjxray-db}"
+
+{
+    yosys -V
+    nextpnr-xilinx --version || :
+} > versions.txt 2>&1
 
 yosys -q -p "read_verilog -sv $stem.v; \\
     synth_xilinx -flatten -abc9 -arch xc7 -top $top -nosrl -nolutram -nodsp; \\

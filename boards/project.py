@@ -27,6 +27,7 @@ from tilewright.boards.zynq import TOP_NAME, board_verilog
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_digest, config_to_record
 from tilewright.isa.errors import ConfigError, InputError, TilewrightError
+from tilewright.isa.memories import memory_shapes
 from tilewright.isa.port_registers import REGISTER_SPACE_BYTES
 from tilewright.isa.registers import ISA_VERSION
 
@@ -230,3 +231,10 @@ def _check_openxc7(config: AcceleratorConfig) -> None:
             f" {config.name!r} has {config.macs_per_cycle}",
             hint="--config pynq-open, or --toolchain vivado",
         )
+    for memory, shape in memory_shapes(config).items():
+        if shape.entries // shape.banks > openxc7.DEEPEST_BANK:
+            raise ConfigError(
+                f"openXC7 makes memories of up to {openxc7.DEEPEST_BANK} entries,"
+                f" {memory.name.lower()} of {config.name!r} has {shape.entries // shape.banks}",
+                hint=f"reduce {memory.name.lower()}_entries, or --toolchain vivado",
+            )

@@ -159,16 +159,20 @@ class PoolMachine:
 
     def _open(self, member: _Member) -> None:
         try:
-            member.machine = member.source.open()
+            machine = member.source.open()
         except TilewrightError as error:
             self._drop(member, error)
+            return
+        with self._changed:
+            member.machine = machine
 
     def _drop(self, member: _Member, error: Exception) -> None:
-        if member.machine is not None:
-            member.machine.close()
-        member.machine = None
-        member.fault = str(error)
-        member.retry_at = time.monotonic() + self._retry_seconds
+        with self._changed:
+            machine, member.machine = member.machine, None
+            member.fault = str(error)
+            member.retry_at = time.monotonic() + self._retry_seconds
+        if machine is not None:
+            machine.close()
         _LOG.warning("%s has dropped out of the pool: %s", member.source.name, error)
 
     def _nobody(self) -> RemoteError:

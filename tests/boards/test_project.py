@@ -128,6 +128,16 @@ def test_openxc7_refuses_what_it_cannot_route() -> None:
         make_project(PYNQ_Z1, PYNQ_Z1.config, Toolchain.OPENXC7)
 
 
+def test_openxc7_refuses_memories_that_it_cannot_chain() -> None:
+    config = CONFIG.replace(inp_entries=1 << 16)
+    with pytest.raises(ConfigError) as caught:
+        make_project(PYNQ_Z1, config, Toolchain.OPENXC7)
+    assert str(caught.value) == (
+        "openXC7 makes memories of up to 32768 entries, inp of 'small' has 65536"
+    )
+    assert caught.value.hint == "reduce inp_entries, or --toolchain vivado"
+
+
 PROBED = {
     "himbaechel": ("echo '  --device arg'", "--device xc7z020clg400-1 -o xdc=tilewright.xdc"),
     "fork of 2024": ("echo '  --chipdb arg'", "--chipdb chip.bin --xdc tilewright.xdc"),
@@ -151,6 +161,9 @@ def test_openxc7_script_probes_the_version(
     monkeypatch.setenv("CHIPDB", "chip.bin")
     open_project.run(tmp_path)
     calls = log.read_text().splitlines()
+    assert [call for call in calls if call.endswith(("-V", "--version"))] == calls[:2]
+    assert (tmp_path / "versions.txt").exists()
+    calls = calls[2:]
     assert [call.split()[0] for call in calls] == ["yosys", "nextpnr", "fasm2frames", "x"]
     assert calls[1].startswith(f"nextpnr {expected}")
     assert "delete t:$scopeinfo" in calls[0]
