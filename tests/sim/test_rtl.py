@@ -11,7 +11,7 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import DeadlockError, InputError, ProgramError
 from tilewright.isa.instructions import Finish, Load, Store
 from tilewright.isa.memories import Engine, Memory
-from tilewright.isa.presets import ECP5, PYNQ, TINY
+from tilewright.isa.presets import ECP5, PYNQ, TINY, ULTRA96, VTA
 from tilewright.isa.program import Program
 from tilewright.sim.random_programs import random_program
 from tilewright.sim.rtl import RtlCounts, RtlResult, run_rtl
@@ -124,6 +124,12 @@ def test_random_programs() -> None:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_random_programs_of_other_machines(config: AcceleratorConfig) -> None:
     check(config, range(250), 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [ULTRA96, VTA], ids=lambda config: config.name)
+def test_random_programs_of_large_machines(config: AcceleratorConfig) -> None:
+    check(config, range(60), 40)
 
 
 @pytest.mark.slow

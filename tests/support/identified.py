@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Flow, In, Out
 
 from tilewright.hw.accelerator import Accelerator
+from tilewright.hw.verilog import without_lint
 from tilewright.isa.config import AcceleratorConfig
 
 #: Module name, for Verilog.
@@ -44,4 +45,4 @@ class Identified(wiring.Component):
 def identified_verilog(config: AcceleratorConfig) -> str:
     """Write the accelerator with identifiers; ports are those of `Identified`, clk and rst."""
     text: str = verilog.convert(Identified(config), name=TOP_NAME, strip_internal_attrs=True)
-    return text
+    return without_lint(text)
