@@ -114,6 +114,13 @@ FAULTS = (
         tests="tests/hw/test_requantise.py",
     ),
     Fault(
+        name="vector: a lane rests while a result is in it",
+        file="vector.py",
+        right="valid = Cat(_ends(at[_COMBINED_STAGE + stage])",
+        wrong="valid = Cat(_ends(at[_COMBINED_STAGE + max(stage - 1, 0)])",
+        tests="tests/hw/test_vector.py",
+    ),
+    Fault(
         name="vector: does not wait for results in `acc`",
         file="vector.py",
         right="sequencer.instruction.ready & ~pending",
