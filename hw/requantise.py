@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from tilewright.hw.booth import booth_rows, sum_staged
 from tilewright.hw.component import Unit
 from tilewright.hw.pipeline import delayed, staged
 from tilewright.isa.integers import MAX_SHIFT, MULTIPLIER_BITS, SHIFT_BITS
@@ -40,9 +41,13 @@ class RequantiseLane(Unit):
 
     Exact for every int32 run and bias. Registers: total, product (two) and its sum, shift (two),
     saturate, round, clip. Bias 0, multiplier 1 and shift 0 pass the run on.
+
+    Of its two multipliers, the first `multipliers` are left to DSP blocks, the others are made of
+    look-up tables.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, multipliers: int = 2) -> None:
+        self._multipliers = multipliers
         super().__init__(
             {
                 #: Per stage, whether what enters it is of use; its registers rest at 0 if not.
@@ -69,7 +74,7 @@ class RequantiseLane(Unit):
         valid = list(self.valid)
         total = staged(m, valid[0], self.run + self.parameters.bias, name="total")
         multiplier = staged(m, valid[0], self.parameters.multiplier, name="multiplier")
-        product = _multiply(m, valid[1:4], total, multiplier)
+        product = _multiply(m, valid[1:4], total, multiplier, self._multipliers)
         shift = delayed(m, self.parameters.shift, 4, name="shift", is_data=True)
         whole, half, sticky = _shift(m, valid[4:6], product, shift)
         top = whole[_NARROW_BITS - 1 :]
@@ -86,12 +91,20 @@ class RequantiseLane(Unit):
         return m
 
 
-def _multiply(m: Module, valid: list[Value], total: Value, multiplier: Value) -> Value:
+def _multiply(
+    m: Module, valid: list[Value], total: Value, multiplier: Value, multipliers: int
+) -> Value:
     """Multiply in two parts, each of which fits a DSP48, in three stages."""
+    factor = Cat(multiplier, 0).as_signed()
     parts = (Cat(total[:_LOW_BITS], 0).as_signed(), total[_LOW_BITS:].as_signed())
     products = []
-    for part, name in zip(parts, ("low_product", "high_product"), strict=True):
-        first = staged(m, valid[0], part * Cat(multiplier, 0).as_signed(), name=f"{name}_1")
+    for number, (part, name) in enumerate(zip(parts, ("low_product", "high_product"), strict=True)):
+        if number < multipliers:
+            first = staged(m, valid[0], part * factor, name=f"{name}_1")
+        else:
+            width = len(part) + len(factor)
+            rows = sum_staged(m, valid[0], booth_rows(factor, part), name=name)
+            first = rows[:width].as_signed()
         products.append(staged(m, valid[1], first, name=f"{name}_2"))
     total_product = products[1].shift_left(_LOW_BITS) + products[0]
     return staged(m, valid[2], total_product[:_PRODUCT_BITS].as_signed(), name="product")

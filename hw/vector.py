@@ -7,6 +7,7 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from tilewright.hw.array import join, lanes
+from tilewright.hw.booth import booth_rows, sum_tree
 from tilewright.hw.component import Unit
 from tilewright.hw.layouts import instruction_layout, uop_bits, uop_layout
 from tilewright.hw.pipeline import delayed, staged
@@ -27,6 +28,8 @@ from tilewright.isa.timing import VECTOR_STAGES
 #: Widths of an accumulator and of a coefficient.
 _ACC_BITS = 32
 _COEF_BITS = 16
+#: Multipliers of a lane's requantisation.
+_REQUANTISE_MULTIPLIERS = 2
 #: Stages, counted from the issue of a step, at whose beginning its data is: out of the
 #: scratchpads, multiplied, combined with its run, clipped, written.
 _READ_STAGE = 4
@@ -201,8 +204,12 @@ class VectorEngine(Unit):
             operand = staged(m, read, word, name=f"operand_{i}")
             coef = staged(m, read, coefs[i], name=f"coef_{i}")
             passed = staged(m, multiplied, operand, name=f"passed_{i}")
-            both = (operand[:VECTOR_OPERAND_BITS].as_signed() * coef)[:_ACC_BITS]
-            product = staged(m, multiplied, both.as_signed(), name=f"product_{i}")
+            narrow = operand[:VECTOR_OPERAND_BITS].as_signed()
+            if self._config.lane_multipliers > _REQUANTISE_MULTIPLIERS:
+                both = narrow * coef
+            else:
+                both = sum_tree(booth_rows(coef, narrow))
+            product = staged(m, multiplied, both[:_ACC_BITS].as_signed(), name=f"product_{i}")
             value = staged(m, selected, Mux(is_mac, product, passed), name=f"value_{i}")
             run = Signal(signed(_ACC_BITS), name=f"run_{i}", reset_less=True)
             m.d.sync += run.eq(Mux(control.valid, _combined(control, run, value), 0))
@@ -233,7 +240,9 @@ class VectorEngine(Unit):
         rounding = at[_CLIPPED_STAGE - 2]
         valid = Cat(_ends(at[_COMBINED_STAGE + stage]) for stage in range(REQUANTISE_STAGES))
         for i, run in enumerate(runs):
-            m.submodules[f"requantise_{i}"] = lane = RequantiseLane()
+            m.submodules[f"requantise_{i}"] = lane = RequantiseLane(
+                min(self._config.lane_multipliers, _REQUANTISE_MULTIPLIERS)
+            )
             m.d.comb += [
                 lane.valid.eq(valid),
                 lane.run.eq(run),

@@ -93,6 +93,8 @@ class AcceleratorConfig:
     store_bursts: int = 8
     #: Two int8 products per DSP block of the FPGA.
     packed_multipliers: bool = False
+    #: DSP blocks of a lane of the vector engine; its other products are made of look-up tables.
+    lane_multipliers: int = 3
     #: Clock of the accelerator.
     clock_mhz: float
     #: The external memory.
@@ -104,6 +106,7 @@ class AcceleratorConfig:
         for field in _DEPTHS:
             _require(self, field, 2, 1 << 16)
         _require(self, "lut_tables", 1, 16)
+        _require(self, "lane_multipliers", 0, 3)
         _require(self, "queue_entries", 2, 1024)
         _require(self, "token_limit", 1, (1 << 16) - 1)
         _require(self, "fetch_entries", 2, 64)

@@ -15,7 +15,7 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_to_record
 
 #: Fields of a configuration that change no cycle.
-_WITHOUT_TIMING = ("name", "clock_mhz", "packed_multipliers")
+_WITHOUT_TIMING = ("name", "clock_mhz", "packed_multipliers", "lane_multipliers")
 
 
 class DamagedRecord(ValueError):

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tilewright.hw.requantise import REQUANTISE_STAGES, RequantiseLane
 from tilewright.isa.integers import MAX_SHIFT, MULTIPLIER_BITS
@@ -47,8 +48,9 @@ def expected(case: tuple[int, ...]) -> int:
     return min(max(rounded + zero_point, low), high)
 
 
-def test_results_are_exact(run_benches: Any, rng: np.random.Generator) -> None:
-    lane = RequantiseLane()
+@pytest.mark.parametrize("multipliers", [0, 1, 2])
+def test_results_are_exact(run_benches: Any, rng: np.random.Generator, multipliers: int) -> None:
+    lane = RequantiseLane(multipliers)
     drawn = cases(rng)
     results: list[int] = []
     raw: list[int] = []

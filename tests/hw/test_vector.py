@@ -27,6 +27,7 @@ CONFIGS = {
         lut_tables=2, acc_entries=46, vec_entries=50, port_bits=32
     ),
     "batch of two": TINY.replace(batch=2),
+    "no multipliers": TINY.replace(lane_multipliers=0),
 }
 
 

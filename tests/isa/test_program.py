@@ -313,6 +313,8 @@ def test_the_digest_is_of_the_machine_not_of_its_name() -> None:
         if field not in ("name", "dram"):
             path = f"dram.{field}" if field in record["dram"] else field
             changed = not value if isinstance(value, bool) else value * 2
+            if field == "lane_multipliers":
+                changed = value - 1
             assert config_digest(TINY.replace(**{path: changed})) != digest, path
 
 

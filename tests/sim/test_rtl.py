@@ -55,6 +55,7 @@ CONFIGS = {
         block_out=12,
         port_bits=32,
         packed_multipliers=True,
+        lane_multipliers=1,
         acc_entries=90,
         wgt_entries=33,
     ),
