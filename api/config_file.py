@@ -90,16 +90,28 @@ def _from_record(record: Mapping[str, Any]) -> AcceleratorConfig:
         raise ConfigError(str(error), hint=error.hint or _field_list()) from error
 
 
-def _parse_change(change: str) -> tuple[str, object]:
-    name, equals, text = change.partition("=")
-    if not equals:
-        raise ConfigError(f"a change must be field=value, not {change!r}")
+def check_field(name: str) -> type[Any]:
+    """Return the type of a field, memory fields being ``dram.field``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such field.
+    """
     prefix, dot, inner = name.partition(".")
     hints = get_type_hints(DramModel if dot and prefix == "dram" else AcceleratorConfig)
     field = inner if dot and prefix == "dram" else name
     if field not in hints or hints[field] is DramModel:
         raise ConfigError(f"a configuration has no field {name!r}", hint=_field_list())
-    return name, _parse_value(name, text, hints[field])
+    kind: type[Any] = hints[field]
+    return kind
+
+
+def _parse_change(change: str) -> tuple[str, object]:
+    name, equals, text = change.partition("=")
+    if not equals:
+        raise ConfigError(f"a change must be field=value, not {change!r}")
+    return name, _parse_value(name, text, check_field(name))
 
 
 def _parse_value(name: str, text: str, kind: type[Any]) -> object:

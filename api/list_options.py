@@ -16,6 +16,7 @@ class ListOption(Enum):
     INPUT = "--input"
     OUTPUT = "--output"
     SET = "--set"
+    GRID = "--grid"
 
     def takes(self, word: str) -> bool:
         """Say whether a word belongs to the list; the first one always does."""
@@ -25,7 +26,7 @@ class ListOption(Enum):
                 return "=" in word or suffix in (ARRAY_SUFFIX, PICTURE_SUFFIX)
             case ListOption.OUTPUT:
                 return "=" in word or suffix == ARRAY_SUFFIX
-            case ListOption.SET:
+            case ListOption.SET | ListOption.GRID:
                 return "=" in word
             case _:
                 assert_never(self)
