@@ -113,25 +113,11 @@ def _commands() -> tuple[Command, ...]:
         tune,
     )
 
-    return tuple(
-        module.COMMAND
-        for module in (
-            run,
-            compile,
-            compare,
-            diff,
-            tune,
-            explore,
-            disasm,
-            explore,
-            isa,
-            build,
-            area,
-            selftest,
-            serve,
-            demo,
-        )
+    modules = (
+        *(run, compile, compare, diff, tune, explore, disasm),
+        *(isa, build, area, selftest, serve, demo),
     )
+    return tuple(module.COMMAND for module in modules)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -99,12 +99,12 @@ def _multiply(
     parts = (Cat(total[:_LOW_BITS], 0).as_signed(), total[_LOW_BITS:].as_signed())
     products = []
     for number, (part, name) in enumerate(zip(parts, ("low_product", "high_product"), strict=True)):
+        first: Value
         if number < multipliers:
             first = staged(m, valid[0], part * factor, name=f"{name}_1")
         else:
-            width = len(part) + len(factor)
             rows = sum_staged(m, valid[0], booth_rows(factor, part), name=name)
-            first = rows[:width].as_signed()
+            first = rows[: len(part) + len(factor)].as_signed()
         products.append(staged(m, valid[1], first, name=f"{name}_2"))
     total_product = products[1].shift_left(_LOW_BITS) + products[0]
     return staged(m, valid[2], total_product[:_PRODUCT_BITS].as_signed(), name="product")
