@@ -18,6 +18,7 @@ def compile_graph(
     *,
     keep_intermediates: bool = False,
     choices: Choices = NO_CHOICES,
+    latency_hiding: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> CompiledGraph:
     """Compile an integer graph to programs for the accelerator and steps for the host.
@@ -33,6 +34,8 @@ def compile_graph(
         by layer; nothing is fused then.
     choices
         What a tuner has chosen; they change cycles, never results.
+    latency_hiding
+        Without it, loads and computation take turns, to show what overlapping them brings.
     progress
         Called with a few words before each phase.
 
@@ -59,6 +62,7 @@ def compile_graph(
                         config,
                         keep_intermediates=keep_intermediates,
                         choices=choices,
+                        latency_hiding=latency_hiding,
                     )
                 )
             case _:

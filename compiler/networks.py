@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder
@@ -18,6 +19,7 @@ from tilewright.compiler.operators import (
     Add,
     AveragePool2d,
     Conv2d,
+    ConvTranspose2d,
     DataType,
     MaxPool2d,
 )
@@ -86,11 +88,7 @@ class LayerBuilder:
         inputs = self._builder.tensor(source).shape[-1] // groups
         pad = kernel // 2 if pad is None else pad
         weights = self._rng.integers(INT8_MIN, INT8_MAX + 1, (outputs, kernel, kernel, inputs))
-        bias = self._rng.integers(-4096, 4096, outputs)
         typical = _SPREAD * _SPREAD * (kernel * kernel * inputs) ** 0.5
-        multiplier, shift = split_scale(
-            self._rng.uniform(0.5, 1.5, outputs).astype(np.float32) * np.float32(_RESULT / typical)
-        )
         op = Conv2d(
             stride=(stride, stride),
             pads=(pad, pad, pad, pad),
@@ -100,6 +98,22 @@ class LayerBuilder:
             low=0 if relu else INT8_MIN,
             high=INT8_MAX,
         )
+        return self._append(name, op, source, weights, typical)
+
+    def _append(
+        self,
+        name: str,
+        op: Conv2d | ConvTranspose2d,
+        source: str,
+        weights: npt.NDArray[np.int64],
+        typical: float,
+    ) -> str:
+        """Append a convolution whose sums are of a typical size; draw all else it needs."""
+        outputs = weights.shape[0]
+        bias = self._rng.integers(-4096, 4096, outputs)
+        multiplier, shift = split_scale(
+            self._rng.uniform(0.5, 1.5, outputs).astype(np.float32) * np.float32(_RESULT / typical)
+        )
         constants = [
             self._builder.add_constant(f"{name}.weight", weights.astype(np.int8)),
             self._builder.add_constant(f"{name}.bias", bias.astype(np.int32)),
@@ -108,6 +122,23 @@ class LayerBuilder:
         ]
         self.current = self._builder.add(op, [source, *constants], node=name)
         return self.current
+
+    def transposed(self, name: str, outputs: int, *, kernel: int, stride: int) -> str:
+        """Append a transposed convolution that enlarges the image `stride` times."""
+        inputs = self.channels
+        pad = (kernel - stride) // 2
+        weights = self._rng.integers(INT8_MIN, INT8_MAX + 1, (outputs, kernel, kernel, inputs))
+        typical = _SPREAD * _SPREAD * (kernel * kernel * inputs) ** 0.5 / stride
+        op = ConvTranspose2d(
+            stride=(stride, stride),
+            pads=(pad, pad, pad, pad),
+            extra=(2 * pad - kernel + stride,) * 2,
+            input_zero_point=0,
+            zero_point=0,
+            low=INT8_MIN,
+            high=INT8_MAX,
+        )
+        return self._append(name, op, self.current, weights, typical)
 
     def depthwise(self, name: str, *, stride: int = 1) -> str:
         """Append a 3x3 depthwise convolution."""

@@ -4,9 +4,10 @@ A. D. Booth, "A signed binary multiplication technique", 1951, recoded by pairs 
 1961): half as many rows as bits, each 0, 1 or 2 times the factor, with either sign.
 """
 
+import itertools
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from tilewright.hw.pipeline import staged
 
@@ -34,19 +35,30 @@ def booth_rows(factor: Value, other: Value) -> list[Value]:
     return rows
 
 
-def sum_tree(rows: Sequence[Value]) -> Value:
-    """Add rows pair by pair."""
+def sum_tree(m: Module, rows: Sequence[Value], *, name: str) -> Value:
+    """Add rows pair by pair, each pair on a carry chain.
+
+    The sums are kept, lest Yosys join them to one of many operands, which takes more than twice
+    the look-up tables.
+    """
     values = list(rows)
-    while len(values) > 1:
+    for level in itertools.count():
+        if len(values) == 1:
+            return values[0]
         pairs = [values[i : i + 2] for i in range(0, len(values), 2)]
-        values = [pair[0] + pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
-    return values[0]
+        values = []
+        for number, pair in enumerate(pairs):
+            total = sum(pair[1:], pair[0])
+            kept = Signal(total.shape(), name=f"{name}_{level}_{number}", attrs={"keep": "1"})
+            m.d.comb += kept.eq(total)
+            values.append(kept)
+    raise AssertionError("the number of values halves")
 
 
 def sum_staged(m: Module, valid: Value, rows: Sequence[Value], *, name: str) -> Value:
     """Add rows in two steps with a stage of registers in between, see `staged`."""
-    groups = [
-        staged(m, valid, sum_tree(rows[number : number + _GROUP]), name=f"{name}_rows_{number}")
-        for number in range(0, len(rows), _GROUP)
-    ]
-    return sum_tree(groups)
+    groups: list[Value] = []
+    for first in range(0, len(rows), _GROUP):
+        partial = sum_tree(m, rows[first : first + _GROUP], name=f"{name}_sum_{first}")
+        groups.append(staged(m, valid, partial, name=f"{name}_rows_{first}"))
+    return sum_tree(m, groups, name=f"{name}_sum")

@@ -208,7 +208,7 @@ class VectorEngine(Unit):
             if self._config.lane_multipliers > _REQUANTISE_MULTIPLIERS:
                 both = narrow * coef
             else:
-                both = sum_tree(booth_rows(coef, narrow))
+                both = sum_tree(m, booth_rows(coef, narrow), name=f"product_{i}_sum")
             product = staged(m, multiplied, both[:_ACC_BITS].as_signed(), name=f"product_{i}")
             value = staged(m, selected, Mux(is_mac, product, passed), name=f"value_{i}")
             run = Signal(signed(_ACC_BITS), name=f"run_{i}", reset_less=True)

@@ -33,7 +33,7 @@ LAYERS = {
     "boards": layer("isa hw", "amaranth amaranth_boards"),
     "api": layer(
         "isa hw sim compiler cpu_gpu_backends runtime boards",
-        "PIL rich tomli tomllib",  # the standard library has tomllib from Python 3.11 on
+        "PIL joblib rich tomli tomllib",  # the standard library has tomllib from Python 3.11 on
     ),
 }
 

@@ -79,13 +79,21 @@ def lower_stage(
     *,
     keep_intermediates: bool,
     choices: Choices = NO_CHOICES,
+    latency_hiding: bool = True,
 ) -> AcceleratorStep:
     """Lower nodes that run one after the other on the accelerator to a program.
 
     With `keep_intermediates` nothing is fused and every tensor has its own place and is an output.
+    Without `latency_hiding` memory and computation take turns.
     """
     code = generate_code(
-        nodes, kernels, graph, config, keep_intermediates=keep_intermediates, choices=choices
+        nodes,
+        kernels,
+        graph,
+        config,
+        keep_intermediates=keep_intermediates,
+        choices=choices,
+        latency_hiding=latency_hiding,
     )
     stage = code.stage
     return AcceleratorStep(
@@ -120,6 +128,7 @@ def generate_code(
     *,
     keep_intermediates: bool,
     choices: Choices = NO_CHOICES,
+    latency_hiding: bool = True,
 ) -> StageCode:
     """Generate the code of a stage, as `lower_stage` assembles it."""
     stage = _prepare(
@@ -147,7 +156,13 @@ def generate_code(
         [emitter.tasks[begin:end] for begin, end in zip(begins, ends, strict=True)]
     )
     schedules = tuple(schedule for pipeline in pipelines for schedule in pipeline.schedules)
-    instructions = assign_tokens(tasks, config, dram_begin=0, dram_end=plan.size_bytes)
+    instructions = assign_tokens(
+        tasks,
+        config,
+        dram_begin=0,
+        dram_end=plan.size_bytes,
+        latency_hiding=latency_hiding,
+    )
     return StageCode(
         stage=stage,
         schedules=schedules,

@@ -1,5 +1,6 @@
 """Packing of convolution weights into the blocks that the array multiplies."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,17 +61,22 @@ def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> P
     """
     tiles = np.stack(_int8_addends(_blocked(_ungrouped(weights, groups), config)), axis=4)
     present = np.any(tiles, axis=(-2, -1))
-    inputs = -(-weights.shape[3] * groups // config.block_in)
-    parts = config.layout_block // config.block_in
-    # Input blocks that exist at all: the last layout block may not be full.
-    exists = (np.arange(present.shape[2] * parts) < inputs).reshape(-1, parts)[..., None, None]
+    # Blocks that exist at all: the last layout block may not be full.
+    outputs = _existing(present.shape[:2], weights.shape[0], config.block_out)
+    inputs = _existing(present.shape[2:4], weights.shape[3] * groups, config.block_in)
+    exist = (outputs[:, :, None, None] & inputs)[..., None, None]
     first = present[:, :, :, :, 0]
-    dense = bool(first[:, :, exists[..., 0, 0]].mean() > _DENSE)
+    dense = bool(first[np.broadcast_to(exist, first.shape)].mean() > _DENSE)
     if dense:
-        first[...] = exists
-    else:
-        first[~first.any(axis=(2, 3, 4, 5)), 0, 0, 0, 0] = True
+        first[...] = exist
+    # Every block of output channels is written, if only with zeros.
+    first[~first.any(axis=(2, 3, 4, 5)), 0, 0, 0, 0] = True
     return PackedWeights(tiles=tiles, present=present, dense=dense)
+
+
+def _existing(shape: tuple[int, ...], channels: int, block: int) -> npt.NDArray[np.bool_]:
+    """Tell which parts of layout blocks, ``[layout block, part]``, hold channels."""
+    return np.asarray(np.arange(math.prod(shape)) < -(-channels // block)).reshape(shape)
 
 
 def _int8_addends(weights: IntArray) -> list[npt.NDArray[np.int8]]:

@@ -28,7 +28,12 @@ _NEVER = -1
 
 
 def assign_tokens(
-    tasks: Sequence[Task], config: AcceleratorConfig, *, dram_begin: int, dram_end: int
+    tasks: Sequence[Task],
+    config: AcceleratorConfig,
+    *,
+    dram_begin: int,
+    dram_end: int,
+    latency_hiding: bool = True,
 ) -> list[AnyInstruction]:
     """Return the instructions of `tasks` with the tokens that their hazards require.
 
@@ -40,6 +45,8 @@ def assign_tokens(
         The machine.
     dram_begin, dram_end
         The part of DRAM that the program both writes and reads; outside it there are no hazards.
+    latency_hiding
+        Without it, a load waits until all that was loaded before has been used.
     """
     hazards = _Hazards(config, dram_begin, dram_end)
     counters = _Counters(config)
@@ -51,6 +58,9 @@ def assign_tokens(
     for position, task in enumerate(tasks):
         engine = _engine(task)
         required = hazards.required(task, engine)
+        if engine is Engine.LOAD and not latency_hiding:
+            for user in (Engine.GEMM, Engine.VECTOR):
+                required[user] = len(clocks[user]) - 1
         counters.make_room(required, engine)
         clock = known[engine]
         sources = {

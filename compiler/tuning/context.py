@@ -52,6 +52,7 @@ def tune_in_context(
 ) -> ContextResult:
     """Replace, one by one, choices that others of the same kernels beat in the whole program.
 
+    It starts with what suits the kernels by themselves, or with the estimate where that is better.
     All changes are judged against the same program, then those that save cycles are applied from
     the best on, as long as each saves some. What results is never worse than nothing tuned.
     """
@@ -59,18 +60,23 @@ def tune_in_context(
         problem.digest: cache.alternatives(stage.config, problem.digest)
         for problem in stage.problems
     }
-    choices = {digest: kept[0] for digest, kept in known.items() if kept}
     untuned = stage.cycles(NO_CHOICES, judge)
-    start = best = stage.cycles(Choices(by_digest=choices), judge)
+    starts = []
+    for position in (0, -1):
+        choices = {digest: kept[position] for digest, kept in known.items() if kept}
+        starts.append((stage.cycles(Choices(by_digest=choices), judge), position, choices))
+    kernel_cycles = starts[0][0]
+    start, _, choices = min(starts, key=lambda item: item[:2])
+    best = start
     changes = _changes(stage, choices, known)[: 2 * budget]
-    judged = 2
+    judged = 3
     useful: list[tuple[int, int, _Change]] = []
     for change, cycles in _judge_all(stage, choices, changes, judge, jobs):
         judged += 1
         if cycles < start:
             useful.append((cycles, len(useful), change))
         text = f"{min([best, *(item[0] for item in useful)]):,} cycles"
-        progress(Progress(phase="network", done=judged - 2, total=len(changes), text=text))
+        progress(Progress(phase="network", done=judged - 3, total=len(changes), text=text))
     for _, _, change in sorted(useful, key=lambda item: item[:2]):
         changed = {**choices, change[0]: change[1]}
         cycles = stage.cycles(Choices(by_digest=changed), judge)
@@ -83,7 +89,7 @@ def tune_in_context(
         NetworkRecord(machine=machine_digest(stage.config), network=stage.digest, choices=choices)
     )
     return ContextResult(
-        untuned_cycles=untuned, kernel_cycles=start, tuned_cycles=best, judged=judged
+        untuned_cycles=untuned, kernel_cycles=kernel_cycles, tuned_cycles=best, judged=judged
     )
 
 
@@ -99,7 +105,8 @@ def _changes(
     for digest in used:
         own = choices[digest]
         # The cycles stay, lest the change undo the chain that it is meant for.
-        changes += [(digest, replace(other, cycles=own.cycles)) for other in known[digest][1:]]
+        others = dict.fromkeys(replace(other, cycles=own.cycles) for other in known[digest])
+        changes += [(digest, other) for other in others if other != own]
         if not any(len(p.kernels) == 1 for p in stage.problems if p.digest == digest):
             changes.append((digest, replace(own, cycles=_NEVER)))
     return changes

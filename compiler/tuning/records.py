@@ -24,7 +24,9 @@ class DamagedRecord(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRecord:
-    """The choices that the search for a kernel or a chain has kept, the best first."""
+    """The choices that the search for a kernel or a chain has kept: the best first, and last the
+    one with the fewest cycles by estimate.
+    """
 
     #: Of the configuration.
     machine: str

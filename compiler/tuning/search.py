@@ -23,7 +23,7 @@ _BANDS = (4, 5, 7, 8, 14, 28, 56)
 _LEADS = (1, 2, 3)
 #: Candidates per kernel of a chain and round, for each number of rows that is tried.
 _VARIANTS = 3
-#: Choices that are kept beside the best, for the search in context.
+#: Choices that are kept for the search in context.
 KEPT = 4
 
 
@@ -32,10 +32,8 @@ class Found:
     """What the search for one problem yielded."""
 
     digest: str
-    #: The best first, at most `KEPT`.
+    #: The best first, at most `KEPT`; the last one has the fewest cycles by estimate.
     choices: tuple[Choice, ...]
-    #: Cycles of the choice that has the fewest by estimate.
-    untuned_cycles: int
     #: Candidates judged.
     judged: int
 
@@ -66,16 +64,13 @@ class _Trial:
     def found(self) -> Found:
         """Return the best choices, and the first one, which may suit a context better."""
         start = (self.start, DEFAULT_LEAD)
-        ranked = sorted(self._known, key=lambda key: self._known[key])
-        kept = [*[key for key in ranked if key != start][: KEPT - 1], start]
-        kept.sort(key=lambda key: self._known[key])
+        ranked = sorted(self._known, key=lambda key: self._known[key])[: KEPT - 1]
         return Found(
             digest=self._problem.digest,
             choices=tuple(
                 Choice(tilings=tilings, lead=lead, cycles=self._known[tilings, lead])
-                for tilings, lead in kept
+                for tilings, lead in (*ranked, start)
             ),
-            untuned_cycles=self._known[start],
             judged=self.judged,
         )
 

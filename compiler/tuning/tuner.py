@@ -68,7 +68,8 @@ def tune(
         finds = _search_all(chosen, config, judge, cache, budget=budget, jobs=jobs)
         for done, (problem, found) in enumerate(finds, 1):
             judged += found.judged
-            text = f"{problem.name}: {found.untuned_cycles:,} -> {found.choices[0].cycles:,} cycles"
+            first, last = found.choices[0], found.choices[-1]
+            text = f"{problem.name}: {last.cycles:,} -> {first.cycles:,} cycles"
             progress(Progress(phase=phase, done=done, total=len(chosen), text=text))
     contexts = [
         tune_in_context(stage, cache, judge, budget=budget, jobs=jobs, progress=progress)

@@ -24,7 +24,7 @@ class Product(Unit):
         m = Module()
         rows = booth_rows(*self.factors)
         m.d.comb += [
-            self.at_once.eq(sum_tree(rows)),
+            self.at_once.eq(sum_tree(m, rows, name="sum")),
             self.later.eq(sum_staged(m, Const(1), rows, name="product")),
         ]
         return m
