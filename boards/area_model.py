@@ -44,9 +44,9 @@ _PRODUCT = _Fit(luts=16.8, registers=40)
 #: has no multiplier, in the order in which they lose it: coefficient, high and low part.
 _LANE = _Fit(luts=690, registers=560)
 _FABRIC_PRODUCTS = (
-    _Fit(luts=160, registers=0),
-    _Fit(luts=450, registers=60),
-    _Fit(luts=500, registers=60),
+    _Fit(luts=355, registers=48),
+    _Fit(luts=305, registers=156),
+    _Fit(luts=340, registers=156),
 )
 
 
