@@ -2,7 +2,6 @@
 
 import os
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 
 from tilewright.compiler.lowering.choices import CHOICES_VERSION, Choice, Choices
@@ -22,6 +21,11 @@ from tilewright.isa.errors import InputError
 HEADER = f"tilewright tuning cache, version {CHOICES_VERSION}"
 #: What comes with the package: the presets and the usual networks.
 SHIPPED = Path(__file__).with_name("shipped.tuning")
+
+
+#: Share of the estimate's cycles that a choice must save to be used in a network that was not
+#: tuned: what a kernel gains by itself, its neighbours may lose.
+_WORTHWHILE = 0.02
 
 
 class TuningWarning(UserWarning):
@@ -46,11 +50,11 @@ class TuningCache:
                 self._keep(record)
 
     def choices(self, config: AcceleratorConfig) -> Choices:
-        """Return all choices for a machine."""
+        """Return all choices for a machine: those of networks that were tuned, and others."""
         machine = machine_digest(config)
         return Choices(
             by_digest={
-                kernels: record.choices[0]
+                kernels: _choose(record)
                 for (owner, kernels), record in self._kernels.items()
                 if owner == machine
             },
@@ -93,10 +97,10 @@ class TuningCache:
                 self._networks[record.machine, record.network] = record
 
 
-def compact(path: Path, records: Iterable[Record]) -> None:
-    """Write a file of some records, in order."""
-    lines = [HEADER, *(record_to_line(record) for record in records)]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _choose(record: KernelRecord) -> Choice:
+    """Return the best choice where it is worthwhile, else that of the estimate."""
+    best, estimate = record.choices[0], record.choices[-1]
+    return best if best.cycles <= (1 - _WORTHWHILE) * estimate.cycles else estimate
 
 
 def _read(path: Path) -> list[Record]:

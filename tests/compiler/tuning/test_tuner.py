@@ -17,7 +17,7 @@ from tilewright.compiler.tuning.context import Progress
 from tilewright.compiler.tuning.problem import find_stages
 from tilewright.compiler.tuning.search import search
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.presets import ECP5, PYNQ, TINY
+from tilewright.isa.presets import ECP5, TINY
 from tilewright.isa.program import Program
 from tilewright.runtime.tuning import simulated_cycles, tune_graph
 
@@ -27,13 +27,12 @@ BUDGET = 6
 def network() -> tuple[Graph, GraphBuilder]:
     """An inverted residual, and a layer whose best tiles differ from the estimate's."""
     builder = GraphBuilder(seed=5)
-    x = builder.input(1, 14, 14, 16)
-    y = builder.conv(x, 32)
-    y = builder.conv(y, 32, kernel=(3, 3), pads=(1, 1, 1, 1), groups=32)
-    y = builder.conv(y, 16)
-    y = builder.add(x, y)
+    x = builder.input(1, 10, 8, 8)
+    y = builder.conv(x, 16)
+    y = builder.conv(y, 16, kernel=(3, 3), pads=(1, 1, 1, 1), groups=16)
+    y = builder.add(x, builder.conv(y, 8))
     y = builder.max_pool(y, (2, 2), (2, 2))
-    return builder.build(builder.conv(y, 24, kernel=(3, 3), pads=(1, 1, 1, 1))), builder
+    return builder.build(builder.conv(y, 12, kernel=(3, 3), pads=(1, 1, 1, 1))), builder
 
 
 def cycles(graph: Graph, config: AcceleratorConfig, choices: Choices) -> int:
@@ -41,9 +40,9 @@ def cycles(graph: Graph, config: AcceleratorConfig, choices: Choices) -> int:
     return simulated_cycles(step.program)
 
 
-@pytest.mark.parametrize("config", [ECP5, PYNQ], ids=lambda config: config.name)
-def test_tuned_networks_are_no_slower_and_equal(config: AcceleratorConfig, tmp_path: Path) -> None:
+def test_tuned_networks_are_no_slower_and_equal(tmp_path: Path) -> None:
     graph, builder = network()
+    config = ECP5
     cache = TuningCache(tmp_path / "cache")
     result = tune_graph(graph, config, cache, budget=BUDGET)
     choices = TuningCache(tmp_path / "cache").choices(config)
