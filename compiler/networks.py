@@ -109,7 +109,7 @@ class LayerBuilder:
         typical: float,
     ) -> str:
         """Append a convolution whose sums are of a typical size; draw all else it needs."""
-        outputs = weights.shape[0]
+        outputs = len(weights)
         bias = self._rng.integers(-4096, 4096, outputs)
         multiplier, shift = split_scale(
             self._rng.uniform(0.5, 1.5, outputs).astype(np.float32) * np.float32(_RESULT / typical)
