@@ -25,7 +25,7 @@ from tilewright.runtime.files import PathLike
 from tilewright.runtime.gpu_graphs import GpuGraphs
 from tilewright.runtime.inputs import Inputs, check_inputs
 from tilewright.runtime.model_file import load_compiled, save_compiled
-from tilewright.runtime.native_graphs import NativeGraphs
+from tilewright.runtime.native_graphs import NativeGraphs, save_native_library
 from tilewright.runtime.result import RunResult
 from tilewright.sim.simulator import Progress
 
@@ -157,6 +157,24 @@ class CompiledModel:
     def save(self, path: PathLike) -> None:
         """Write the compiled model to one file, whole or not at all."""
         save_compiled(self.compiled, path)
+
+    def save_library(self, path: PathLike, processor: str = "host") -> tuple[Path, ...]:
+        """Compile the whole graph for a processor, ahead of time, and return the files written.
+
+        A path that ends in ``.so`` becomes a shared library, any other one two object files; a C
+        header lies beside them. None of them needs Python or LLVM.
+
+        Parameters
+        ----------
+        processor
+            ``host``, ``x86-64-v3``, ``cortex-a53`` or ``cortex-a9``.
+
+        Raises
+        ------
+        TilewrightError
+            If there is no such processor, no code generator, or no linker for a shared library.
+        """
+        return save_native_library(self.graph, Path(path), processor)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:

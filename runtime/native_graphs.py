@@ -5,10 +5,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.compiler.graph import Array, Graph, Node
 from tilewright.isa.errors import InputError
+from tilewright.runtime.files import check_writable
 
 if TYPE_CHECKING:
     from tilewright.cpu_gpu_backends.cpu.native import NativeProgram
@@ -38,11 +40,7 @@ class NativeGraphs:
         InputError
             If the code generator is not installed, or does not know this processor.
         """
-        if not self.is_available:
-            raise InputError(
-                "device 'cpu' needs llvmlite, which is not installed",
-                hint="pip install 'tilewright[cpu]'",
-            )
+        _require_code_generator()
         from tilewright.cpu_gpu_backends.codegen.target import host_target
         from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
         from tilewright.cpu_gpu_backends.cpu.native import load_program
@@ -62,6 +60,36 @@ class NativeGraphs:
             name: values.reshape(graph.tensors[name].shape)
             for name, values in zip(graph.outputs, results, strict=True)
         }
+
+
+def save_native_library(graph: Graph, path: Path, processor: str) -> tuple[Path, ...]:
+    """Compile a graph ahead of time for a processor and return the files written.
+
+    Raises
+    ------
+    InputError
+        If there is no such processor, or the code generator is not installed.
+    CompileError
+        If a shared library cannot be linked.
+    """
+    _require_code_generator()
+    from tilewright.cpu_gpu_backends.codegen.target import find_target
+    from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, save_library
+    from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+
+    target = find_target(processor)
+    check_writable(path)
+    return save_library(
+        build_library(lower_graph(graph, target), target, c_name(path.stem)), path, target
+    )
+
+
+def _require_code_generator() -> None:
+    if importlib.util.find_spec("llvmlite") is None:
+        raise InputError(
+            "device 'cpu' needs llvmlite, which is not installed",
+            hint="pip install 'tilewright[cpu]'",
+        )
 
 
 def subgraph(graph: Graph, nodes: tuple[Node, ...]) -> Graph:

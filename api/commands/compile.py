@@ -8,6 +8,7 @@ from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.compiled import Placement
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_to_record
+from tilewright.isa.errors import InputError
 from tilewright.isa.program import Program
 from tilewright.options import (
     add_config,
@@ -17,6 +18,7 @@ from tilewright.options import (
     load_program_file,
 )
 from tilewright.presentation import placement_records, placement_table
+from tilewright.runtime.devices import Device
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.program_run import is_program
 from tilewright.terminal import Terminal
@@ -32,18 +34,38 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="where to save the compiled model (.tw), or the program (.twp) of assembly text",
     )
+    parser.add_argument(
+        "--library",
+        metavar="FILE.o|FILE.so",
+        type=Path,
+        help="compile the network for a processor: objects or a shared library, and a C header",
+    )
+    parser.add_argument(
+        "--processor",
+        metavar="NAME",
+        default="host",
+        help="of the library: host, x86-64-v3, cortex-a53 or cortex-a9 (default: %(default)s)",
+    )
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
-    check_outputs(arguments.json, arguments.output)
+    check_outputs(arguments.json, arguments.output, arguments.library)
+    if arguments.library and is_program(arguments.model):
+        raise InputError("a program for the accelerator does not run on a processor")
     if is_program(arguments.model):
         program = load_program_file(arguments)
         if arguments.output:
             write_atomically(arguments.output, program.to_bytes())
         return _show(arguments, program.config, (program,), (), terminal)
-    compiled = load_or_compile(arguments, terminal)
+    only_library = arguments.library is not None and arguments.output is None
+    compiled = load_or_compile(arguments, terminal, Device.CPU.value if only_library else None)
     if arguments.output:
         compiled.save(arguments.output)
+    if arguments.library:
+        with terminal.stage(f"compiling for {arguments.processor}"):
+            files = compiled.save_library(arguments.library, arguments.processor)
+        for file in files:
+            terminal.message(f"wrote {file}")
     return _show(arguments, compiled.config, compiled.programs, compiled.placement, terminal)
 
 

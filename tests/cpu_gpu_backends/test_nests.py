@@ -1,0 +1,175 @@
+"""Loop nests as machine code: functions, peeled tiles, dot products, faults."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.tensor.build import call, cast, reduce_sum, round_shift
+from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
+from tilewright.compiler.tensor.expressions import Const, Var
+from tilewright.compiler.tensor.interpreter import interpret
+from tilewright.compiler.tensor.lower import lower
+from tilewright.compiler.tensor.operations import Function
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.compiler.tensor.semantics import call as exact_call
+from tilewright.compiler.tensor.statements import For, LoopNest, Store
+from tilewright.cpu_gpu_backends.codegen.dot_products import dot_products
+from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
+from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
+from tilewright.cpu_gpu_backends.codegen.target import X86_64_V3, host_target
+from tilewright.isa.errors import CompileError, InputError
+
+FLOAT32, INT32 = ScalarType.FLOAT32, ScalarType.INT32
+FUNCTIONS: dict[Function, tuple[Callable[[float], float], float, float]] = {
+    Function.EXP: (math.exp, -100, 88),
+    Function.LOG: (math.log, 1e-38, 1e38),
+    Function.TANH: (math.tanh, -12, 12),
+    Function.ERF: (math.erf, -6, 6),
+}
+#: Units in the last place that an approximation may be off.
+ULPS = 4
+
+
+def run_elementwise(function: Function, values: np.ndarray) -> np.ndarray:
+    x = placeholder(values.shape, FLOAT32, "x")
+    out = compute(values.shape, lambda i: call(function, x[i]), "out")
+    schedule = Schedule(out)
+    schedule.vectorize("out", "i")
+    (result,) = compile_nest(lower(schedule), host_target()).run({"x": values}).values()
+    return result
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_are_accurate(function: Function, rng: np.random.Generator) -> None:
+    exact, low, high = FUNCTIONS[function]
+    values = rng.uniform(low, high, 4099).astype(np.float32)
+    values[:500] = rng.uniform(max(low, 0.5), 2, 500)
+    values[500:900] = rng.uniform(max(low, -0.01), 0.01, 400)
+    expected = np.array([exact(float(value)) for value in values])
+    error = np.abs(run_elementwise(function, values) - expected)
+    # Around 1 the logarithm has no last place of its own.
+    unit = np.maximum(np.spacing(np.abs(expected).astype(np.float32)), np.float32(2**-149))
+    assert (error / unit).max() <= ULPS
+
+
+def test_functions_at_their_ends() -> None:
+    inf, nan = float("inf"), float("nan")
+    ends = np.array([inf, -inf, nan, 0, 200, -200], np.float32)
+    np.testing.assert_array_equal(
+        run_elementwise(Function.EXP, ends), np.array([inf, 0, nan, 1, inf, 0], np.float32)
+    )
+    logarithms = run_elementwise(Function.LOG, ends)
+    np.testing.assert_array_equal(logarithms[:4], np.array([inf, nan, nan, -inf], np.float32))
+    assert np.isnan(logarithms[5])
+    for function in (Function.TANH, Function.ERF):
+        np.testing.assert_array_equal(
+            run_elementwise(function, ends), np.array([1, -1, nan, 0, 1, -1], np.float32)
+        )
+
+
+def test_a_fused_multiply_add_rounds_once(rng: np.random.Generator) -> None:
+    operands = rng.standard_normal((3, 500)).astype(np.float32)
+    operands[2, :250] = -operands[0, :250] * operands[1, :250]  # what is left is the rounding
+    a, b, c = (placeholder((500,), FLOAT32, name) for name in "abc")
+    out = compute((500,), lambda i: call(Function.FUSED_MULTIPLY_ADD, a[i], b[i], c[i]), "out")
+    nest = lower(Schedule(out))
+    given = dict(zip("abc", operands, strict=True))
+    (result,) = compile_nest(nest, host_target()).run(given).values()
+    (interpreted,) = interpret(nest, given).values()
+    np.testing.assert_array_equal(result, interpreted)
+    exact = operands.astype(np.longdouble)
+    np.testing.assert_array_equal(interpreted, (exact[0] * exact[1] + exact[2]).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [ScalarType.INT8, INT32, ScalarType.INT64])
+def test_rounded_shifts_of_every_width(dtype: ScalarType, rng: np.random.Generator) -> None:
+    low, high = dtype.limits
+    values = rng.integers(low, high, 200, endpoint=True).astype(dtype.numpy)
+    shifts = rng.integers(0, 64, 200).astype(dtype.numpy)
+    x, s = placeholder((200,), dtype, "x"), placeholder((200,), dtype, "s")
+    out = compute((200,), lambda i: round_shift(x[i], s[i]), "out")
+    schedule = Schedule(out)
+    schedule.vectorize("out", "i")
+    given = {"x": values, "s": shifts}
+    (result,) = compile_nest(lower(schedule), host_target()).run(given).values()
+    expected = [
+        exact_call(Function.ROUND_SHIFT, dtype, (int(value), int(shift)))
+        for value, shift in zip(values, shifts, strict=True)
+    ]
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(("rows", "tile"), [(7, 2), (13, 5), (3, 4)])
+def test_peeling_changes_no_result(rows: int, tile: int, rng: np.random.Generator) -> None:
+    a, b = placeholder((rows, 9), INT32, "a"), placeholder((9, 8), INT32, "b")
+    k = reduce_axis(9, "k")
+    out = compute((rows, 8), lambda i, j: reduce_sum(a[i, k.var] * b[k.var, j], k), "out")
+    schedule = Schedule(out)
+    copy = schedule.cache_write("out", "register")
+    schedule.split("out", "i", tile)
+    schedule.compute_at(copy, "out", "i.outer")
+    schedule.unroll("out", "i.inner")
+    schedule.unroll(copy, "i")
+    schedule.vectorize("out", "j")
+    nest = lower(schedule)
+    given = {"a": rng.integers(-9, 9, (rows, 9)), "b": rng.integers(-9, 9, (9, 8))}
+    given = {name: values.astype(np.int32) for name, values in given.items()}
+    expected = given["a"] @ given["b"]
+    for form in (nest, peel_uneven_tiles(nest)):
+        np.testing.assert_array_equal(interpret(form, given)["out"], expected)
+        np.testing.assert_array_equal(compile_nest(form, host_target()).run(given)["out"], expected)
+
+
+@pytest.mark.parametrize("outputs", [4, 20, 40, 64])
+@pytest.mark.parametrize("target", [host_target(), X86_64_V3], ids=["host", "no dot products"])
+def test_dot_products_of_bytes(outputs: int, target: object, rng: np.random.Generator) -> None:
+    if "x86_64" not in host_target().triple:
+        pytest.skip("the instruction is x86's")
+    a = placeholder((12,), ScalarType.UINT8, "a")
+    b = placeholder((3, outputs, 4), ScalarType.INT8, "b")
+    k, t = reduce_axis(3, "k"), reduce_axis(4, "t")
+    out = compute(
+        (outputs,),
+        lambda o: reduce_sum(
+            cast(a[k.var * 4 + t.var], INT32) * cast(b[k.var, o, t.var], INT32), k, t
+        ),
+        "out",
+    )
+    schedule = Schedule(out, intrinsics=[dot_products("global")])
+    schedule.reorder("out", "k", "o", "t")
+    schedule.tensorize("out", "o", "dot_products")
+    given = {
+        "a": rng.integers(0, 256, 12).astype(np.uint8),
+        "b": rng.integers(-128, 128, (3, outputs, 4)).astype(np.int8),
+    }
+    expected = np.einsum("kt,kot->o", given["a"].reshape(3, 4).astype(int), given["b"].astype(int))
+    compiled = compile_nest(lower(schedule), target)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(compiled.run(given)["out"], expected)
+
+
+def test_an_access_out_of_bounds_is_an_error_where_bounds_are_checked() -> None:
+    x = placeholder((4,), INT32, "x")
+    out = placeholder((4,), INT32, "out")
+    i = Var("i")
+    body = For(
+        var=i, extent=4, body=Store(tensor=out, indices=(i,), value=x[i + Const(1, i.dtype)])
+    )
+    nest = LoopNest(inputs=(x,), outputs=(out,), body=body)
+    compiled = compile_nest(nest, host_target(), check_bounds=True)
+    for _ in range(2):
+        with pytest.raises(
+            CompileError, match=r"^the loop nest reads or writes outside of a tensor$"
+        ):
+            compiled.run({"x": np.zeros(4, np.int32)})
+
+
+def test_inputs_of_another_kind_are_refused() -> None:
+    x = placeholder((4,), INT32, "x")
+    compiled = compile_nest(lower(Schedule(compute((4,), lambda i: x[i] + 1, "y"))), host_target())
+    with pytest.raises(InputError, match=r"^input 'x' is missing$"):
+        compiled.run({})
+    with pytest.raises(InputError, match=r"^input x: int32\[4\] is given as int64\[4\]$"):
+        compiled.run({"x": np.zeros(4, np.int64)})
