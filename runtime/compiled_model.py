@@ -70,6 +70,7 @@ class CompiledModel:
         progress: Progress | None = None,
         vcd: PathLike | None = None,
         threads: int = 1,
+        half: bool = False,
     ) -> RunResult:
         """Run the model once.
 
@@ -87,6 +88,8 @@ class CompiledModel:
             Where to write the waveforms of device ``rtl``.
         threads
             How many threads share the work of device ``cpu``.
+        half
+            Whether devices ``opencl`` and ``cuda`` keep real numbers as float16 in memory.
 
         Raises
         ------
@@ -97,7 +100,7 @@ class CompiledModel:
         """
         target = parse_device(device)
         arrays = check_inputs(self.graph, inputs)
-        self._prepare(target)
+        self._prepare(target, half)
         start = time.perf_counter()
         match target:
             case Device.REFERENCE:
@@ -105,7 +108,8 @@ class CompiledModel:
             case Device.CPU:
                 execution = Execution(values=self.native.run(self.graph, arrays, threads))
             case Device.OPENCL | Device.CUDA:
-                execution = Execution(values=self.kernels.run(self.graph, arrays, target))
+                outputs = self.kernels.run(self.graph, arrays, target, half=half)
+                execution = Execution(values=outputs)
             case _:
                 with open_machine(target, vcd=None if vcd is None else Path(vcd)) as machine:
                     execution = execute_steps(self.compiled, arrays, machine, progress, self.native)
@@ -134,13 +138,13 @@ class CompiledModel:
 
             return tuple(workers.map(run, arrays))
 
-    def _prepare(self, target: AnyDevice) -> None:
+    def _prepare(self, target: AnyDevice, half: bool) -> None:
         """Compile what runs the graph on the processor or a GPU, so that no run counts it."""
         match target:
             case Device.CPU:
                 self.native.prepare(self.graph)
             case Device.OPENCL | Device.CUDA:
-                self.kernels.prepare(self.graph, target)
+                self.kernels.prepare(self.graph, target, half=half)
             case _:
                 pass
 

@@ -41,10 +41,12 @@ def open_gpu(device: Device) -> "KernelDevice":
 class GpuGraphs:
     """The kernels of some graphs on some devices, by the tensors they compute."""
 
-    _models: "dict[tuple[Device, tuple[str, ...]], GpuModel]" = field(default_factory=dict)
+    _models: "dict[tuple[Device, bool, tuple[str, ...]], GpuModel]" = field(default_factory=dict)
 
-    def prepare(self, graph: Graph, device: Device) -> "GpuModel":
+    def prepare(self, graph: Graph, device: Device, *, half: bool = False) -> "GpuModel":
         """Compile `graph` for `device` unless that has been done, and return the result.
+
+        With `half`, real numbers lie in memory as float16.
 
         Raises
         ------
@@ -53,17 +55,26 @@ class GpuGraphs:
         """
         from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
         from tilewright.cpu_gpu_backends.gpu.model import GpuModel
+        from tilewright.cpu_gpu_backends.gpu.tuning import tuned_chooser
 
-        key = (device, (*graph.inputs, "", *graph.outputs))
+        key = (device, half, (*graph.inputs, "", *graph.outputs))
         with _TURN:
             if key not in self._models:
                 gpu = open_gpu(device)
-                program = compile_for_gpu(graph, gpu.capability, gpu.dialect)
+                program = compile_for_gpu(
+                    graph,
+                    gpu.capability,
+                    gpu.dialect,
+                    half=half,
+                    choose=tuned_chooser(gpu.capability),
+                )
                 self._models[key] = GpuModel.load(program, gpu)
             return self._models[key]
 
-    def run(self, graph: Graph, inputs: Mapping[str, Array], device: Device) -> dict[str, Array]:
+    def run(
+        self, graph: Graph, inputs: Mapping[str, Array], device: Device, *, half: bool = False
+    ) -> dict[str, Array]:
         """Return the outputs of `graph` for arrays that fit its inputs."""
-        model = self.prepare(graph, device)
+        model = self.prepare(graph, device, half=half)
         with _TURN:
             return model.run(inputs)

@@ -54,6 +54,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         " tcp://HOST:PORT, or several servers with commas (default: %(default)s)",
     )
     add_threads(parser)
+    parser.add_argument(
+        "--half",
+        action="store_true",
+        help="keep real numbers as float16 in the memory of devices opencl and cuda",
+    )
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")
     parser.add_argument(
         "--trace", metavar="FILE.json", type=Path, help="write a trace for Perfetto"
@@ -96,6 +101,7 @@ def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Termi
             progress=progress,
             vcd=arguments.vcd,
             threads=arguments.threads,
+            half=arguments.half,
         )
 
 

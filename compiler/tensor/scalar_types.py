@@ -21,6 +21,7 @@ class ScalarType(Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    FLOAT16 = "float16"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     INDEX = "index"
@@ -28,7 +29,7 @@ class ScalarType(Enum):
     @property
     def is_float(self) -> bool:
         """Whether this is a floating-point type of IEEE 754."""
-        return self in (ScalarType.FLOAT32, ScalarType.FLOAT64)
+        return self in (ScalarType.FLOAT16, ScalarType.FLOAT32, ScalarType.FLOAT64)
 
     @property
     def is_integer(self) -> bool:

@@ -1,7 +1,7 @@
 """What operators, conversions and functions do to single values; the definition for every target.
 
-Values are Python's `bool`, `int` and `float`. A float32 result is the float64 result rounded to
-float32, which for ``+ - * /`` and the square root is the correctly rounded one.
+Values are Python's `bool`, `int` and `float`. A float16 or float32 result is the float64 result
+rounded to that type, which for ``+ - * /`` and the square root is the correctly rounded one.
 """
 
 import math
@@ -16,12 +16,16 @@ from tilewright.compiler.tensor.operations import Function, Number, Operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.isa.errors import InputError
 
-_FLOAT32 = struct.Struct("f")
+_FLOAT16, _FLOAT32 = struct.Struct("e"), struct.Struct("f")
 
 
 def _round_to_float32(value: float) -> float:
+    return _rounded(value, _FLOAT32)
+
+
+def _rounded(value: float, form: struct.Struct) -> float:
     try:
-        (rounded,) = _FLOAT32.unpack(_FLOAT32.pack(value))
+        (rounded,) = form.unpack(form.pack(value))
     except OverflowError:
         return math.copysign(math.inf, value)
     return float(rounded)
@@ -34,6 +38,8 @@ def fitter(dtype: ScalarType) -> Callable[[Number], Number]:
         low, high = dtype.limits
         size = high - low + 1
         return lambda value: value if low <= value <= high else (int(value) - low) % size + low
+    if dtype is ScalarType.FLOAT16:
+        return lambda value: _rounded(value, _FLOAT16)
     return _round_to_float32 if dtype is ScalarType.FLOAT32 else lambda value: value
 
 
@@ -114,7 +120,7 @@ _OPERATORS: dict[Operator, Callable[[Number, Number], Number]] = {
 def operation(operator: Operator, dtype: ScalarType) -> Callable[[Number, Number], Number]:
     """Return what `operator` does to two values of `dtype`."""
     exact = _OPERATORS[operator]
-    if not (dtype.is_integer or dtype is ScalarType.FLOAT32):
+    if not (dtype.is_integer or dtype in (ScalarType.FLOAT16, ScalarType.FLOAT32)):
         return exact
     fit = fitter(dtype)
     return lambda left, right: fit(exact(left, right))

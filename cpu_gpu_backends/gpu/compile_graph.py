@@ -4,8 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from tilewright.compiler.graph import Array, Graph
-from tilewright.compiler.operators import Reshape
+from tilewright.compiler.graph import Tensor as GraphTensor
+from tilewright.compiler.operators import DataType, Reshape
 from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.gpu.device import Capability
@@ -41,6 +44,7 @@ def compile_for_gpu(
     dialect: Dialect,
     *,
     fuse: bool = True,
+    half: bool = False,
     choose: Chooser = default_choice,
     progress: Callable[[str], None] | None = None,
 ) -> GpuProgram:
@@ -52,6 +56,9 @@ def compile_for_gpu(
         An integer graph or a float graph.
     fuse
         Whether element-wise nodes join the kernels of what they follow.
+    half
+        Whether real numbers between operators, and weights, lie in memory as float16; sums are
+        float32 then, too.
     choose
         What a tuner has found; by default estimates decide.
     progress
@@ -62,7 +69,12 @@ def compile_for_gpu(
     CompileError
         If a node cannot be carried out, naming it.
     """
-    builder = _Builder(graph=graph, capability=capability, choose=choose)
+    builder = _Builder(
+        graph=graph,
+        capability=capability,
+        choose=choose,
+        halves=_stored_as_half(graph) if half else frozenset(),
+    )
     for name in graph.inputs:
         builder.add_tensor(name, name)
     for group in group_nodes(graph, fuse=fuse):
@@ -77,10 +89,37 @@ def compile_for_gpu(
         outputs=graph.outputs,
         constants=builder.constants,
         aliases=builder.aliases,
-        shapes={name: graph.tensors[name].shape for name in (*graph.inputs, *graph.outputs)},
+        results={name: _as_declared(graph.tensors[name]) for name in graph.outputs},
         launches=tuple(builder.launches),
         source=kernel_source(kernels, dialect),
     )
+
+
+def layers_of(graph: Graph) -> dict[str, Layer]:
+    """Return the different layers of a graph, each under the name of its first node."""
+    found: dict[Layer, str] = {}
+    for group in group_nodes(graph):
+        if not isinstance(group.anchor.op, Reshape):
+            found.setdefault(layer_of(graph, group), group.anchor.name)
+    return {name: layer for layer, name in found.items()}
+
+
+def _stored_as_half(graph: Graph) -> frozenset[str]:
+    """Return the tensors of real numbers but inputs, outputs and vectors of parameters."""
+    vectors = {name for name, values in graph.constants.items() if values.ndim < 2}
+    kept = {*graph.inputs, *graph.outputs, *vectors}
+    real = (name for name, one in graph.tensors.items() if one.dtype is DataType.FLOAT32)
+    halves = {name for name in real if name not in kept}
+    for node in graph.nodes:
+        if isinstance(node.op, Reshape) and node.inputs[0] not in graph.constants:
+            # A view lies where its source does, in the source's type.
+            halves.discard(node.outputs[0])
+            halves |= set(node.outputs) if node.inputs[0] in halves else set()
+    return frozenset(halves)
+
+
+def _as_declared(tensor: GraphTensor) -> DeviceTensor:
+    return DeviceTensor(name=tensor.name, shape=tensor.shape, dtype=ScalarType(tensor.dtype.value))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +129,7 @@ class _Builder:
     graph: Graph
     capability: Capability
     choose: Chooser
+    halves: frozenset[str]
     tensors: dict[str, DeviceTensor] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
@@ -104,7 +144,7 @@ class _Builder:
             source = group.anchor.inputs[0]
             self.aliases[group.output] = self.aliases.get(source, source)
             return
-        layer = layer_of(self.graph, group)
+        layer = layer_of(self.graph, group, self.halves)
         if layer not in self._lowered:
             choice = self.choose(layer, choices_of(layer, self.capability))
             name = f"layer{len(self._lowered)}_{_readable(type(group.anchor.op).__name__)}"
@@ -116,7 +156,8 @@ class _Builder:
             own: self._operand(name) for own, name in zip(layer.inputs, group.inputs, strict=True)
         }
         self.add_tensor(group.output, group.output)
-        places[layer.output] = group.output
+        (result,) = lowered.kernels.outputs
+        places[result.name] = group.output
         for own, (buffer, extents) in lowered.packed.items():
             name = group.inputs[layer.inputs.index(own)]
             places[buffer] = self._packed(name, extents)
@@ -134,20 +175,25 @@ class _Builder:
     def add_tensor(self, name: str, source: str) -> None:
         """Add a tensor like `source` of the graph."""
         tensor = self.graph.tensors[source]
-        dtype = ScalarType(tensor.dtype.value)
+        dtype = ScalarType.FLOAT16 if source in self.halves else ScalarType(tensor.dtype.value)
         self.tensors[name] = DeviceTensor(name=name, shape=tensor.shape, dtype=dtype)
 
     def _operand(self, name: str) -> str:
         if name in self.graph.constants:
             self.add_tensor(name, name)
-            self.constants[name] = self.graph.constants[name]
+            self.constants[name] = self._values(name)
         return self.aliases.get(name, name)
+
+    def _values(self, name: str) -> Array:
+        """Return a constant in the type that it has in memory."""
+        values = self.graph.constants[name]
+        return values.astype(np.float16) if name in self.halves else values
 
     def _packed(self, name: str, extents: tuple[int, ...]) -> str:
         packed = f"{name} packed {' x '.join(map(str, extents))}"
         if packed not in self.constants:
-            self.constants[packed] = pack_weights(self.graph.constants[name], extents)
-            dtype = ScalarType(self.graph.tensors[name].dtype.value)
+            self.constants[packed] = pack_weights(self._values(name), extents)
+            dtype = ScalarType(str(self.constants[packed].dtype))
             self.tensors[packed] = DeviceTensor(name=packed, shape=extents, dtype=dtype)
         return packed
 

@@ -21,7 +21,8 @@ class Dialect:
     Attributes
     ----------
     types
-        Names of the scalar types; `ScalarType.INDEX` has the type of a small index.
+        Names of the scalar types; `ScalarType.INDEX` has the type of a small index, float16 that of
+        its bits, as not every device computes with it.
     wide_index
         The type of an index beyond 32 bits.
     unsigned
@@ -179,6 +180,7 @@ OPENCL = Dialect(
         ScalarType.INT16: "short",
         ScalarType.INT32: "int",
         ScalarType.INT64: "long",
+        ScalarType.FLOAT16: "ushort",
         ScalarType.FLOAT32: "float",
         ScalarType.FLOAT64: "double",
         ScalarType.INDEX: "int",
@@ -216,6 +218,7 @@ CUDA = Dialect(
         ScalarType.INT16: "short",
         ScalarType.INT32: "int",
         ScalarType.INT64: "tw_long",
+        ScalarType.FLOAT16: "unsigned short",
         ScalarType.FLOAT32: "float",
         ScalarType.FLOAT64: "double",
         ScalarType.INDEX: "int",

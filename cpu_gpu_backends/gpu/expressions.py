@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isinf, isnan
 
+import numpy as np
 from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.expressions import (
@@ -22,7 +23,7 @@ from tilewright.compiler.tensor.intervals import Interval, Ranges, bounds
 from tilewright.compiler.tensor.linear import combine, from_linear, to_linear
 from tilewright.compiler.tensor.operations import Function, Number, Operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.compiler.tensor.traversal import nodes
+from tilewright.compiler.tensor.traversal import children, nodes, rebuild
 from tilewright.cpu_gpu_backends.gpu.dialects import Dialect
 from tilewright.cpu_gpu_backends.gpu.helpers import Helper, HelperUse
 
@@ -153,6 +154,8 @@ class _Writer:
     def constant(self, value: Number, dtype: ScalarType) -> str:
         if dtype is ScalarType.BOOL:
             return str(int(value))
+        if dtype is ScalarType.FLOAT16:
+            return str(int(np.float16(value).view(np.uint16)))
         if dtype.is_float:
             return _float_text(float(value), dtype)
         suffix = ""
@@ -174,6 +177,9 @@ class _Writer:
 
     def binary(self, expr: Binary) -> str:
         operator, dtype = expr.operator, expr.left.dtype
+        if dtype is ScalarType.FLOAT16:
+            # The float32 result, rounded once more, is the correctly rounded one.
+            return self.text(_through_float32(expr))
         left, right = self.inner(expr.left), self.inner(expr.right)
         match operator:
             case Operator.ADD | Operator.SUBTRACT | Operator.MULTIPLY:
@@ -207,6 +213,10 @@ class _Writer:
     def cast(self, expr: Cast) -> str:
         source, target = expr.operand.dtype, expr.dtype
         operand = self.inner(expr.operand)
+        if source is ScalarType.FLOAT16 and target is not source:
+            operand, source = f"tw_from_half({operand})", ScalarType.FLOAT32
+        if target is ScalarType.FLOAT16:
+            return f"tw_to_half((float){operand})"
         if target is ScalarType.BOOL:
             return f"({operand} != 0)"
         if target is ScalarType.INDEX:
@@ -217,6 +227,8 @@ class _Writer:
 
     def call(self, expr: Call) -> str:
         function, dtype = expr.function, expr.dtype
+        if dtype is ScalarType.FLOAT16:
+            return self.text(_through_float32(expr))
         arguments = [self.inner(argument) for argument in expr.arguments]
         if function is Function.NOT:
             return f"!{arguments[0]}"
@@ -228,6 +240,13 @@ class _Writer:
             return f"TW_SQRT_float({arguments[0]})"
         suffix = self.writer.dialect.float_suffix if dtype is ScalarType.FLOAT32 else ""
         return f"{_FLOAT_FUNCTIONS[function]}{suffix}({', '.join(arguments)})"
+
+
+def _through_float32(expr: Binary | Call) -> Expr:
+    """Return an operation on float16 as one on float32, converted before and after."""
+    operands = tuple(Cast(operand, ScalarType.FLOAT32) for operand in children(expr))
+    result = rebuild(expr, operands)
+    return result if expr.dtype is ScalarType.BOOL else Cast(result, expr.dtype)
 
 
 def _exact(expr: Binary, ranges: Ranges) -> Interval:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tilewright.compiler.graph import Graph, Node, Tensor
+from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.gpu.fusion import Group
 
 
@@ -28,11 +29,19 @@ class Layer:
     types: tuple[Tensor, ...]
     inputs: tuple[str, ...]
     constants: frozenset[str]
+    #: Those of the tensors, real numbers, that lie in memory as float16.
+    halves: frozenset[str] = frozenset()
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """Every tensor by name."""
         return MappingProxyType({tensor.name: tensor for tensor in self.types})
+
+    def stored(self, name: str) -> ScalarType:
+        """Return the type that a tensor has in memory."""
+        if name in self.halves:
+            return ScalarType.FLOAT16
+        return ScalarType(self.tensors[name].dtype.value)
 
     @property
     def anchor(self) -> Node:
@@ -50,7 +59,7 @@ class Layer:
         return tuple(tensors[name] for name in node.inputs)
 
 
-def layer_of(graph: Graph, group: Group) -> Layer:
+def layer_of(graph: Graph, group: Group, halves: frozenset[str] = frozenset()) -> Layer:
     """Return `group` with its inputs called ``x0 x1 ...`` and its results ``y0 y1 ...``."""
     names = {name: f"x{number}" for number, name in enumerate(group.inputs)}
     names |= {node.outputs[0]: f"y{number}" for number, node in enumerate(group.nodes)}
@@ -68,6 +77,7 @@ def layer_of(graph: Graph, group: Group) -> Layer:
         types=tuple(_plain(graph.tensors[name], own) for name, own in names.items()),
         inputs=tuple(names[name] for name in group.inputs),
         constants=frozenset(names[name] for name in group.inputs if name in graph.constants),
+        halves=frozenset(names[name] for name in (*group.inputs, group.output) if name in halves),
     )
 
 

@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.operators import DataType, MatMul
-from tilewright.compiler.tensor.declare import placeholder
+from tilewright.compiler.operators import MatMul
+from tilewright.compiler.tensor.build import cast
+from tilewright.compiler.tensor.declare import compute, placeholder
 from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.operators.from_graph import declare_operator
@@ -51,7 +52,7 @@ def choices_of(layer: Layer, capability: Capability) -> tuple[Choice, ...]:
     sizes = _product_sizes(layer)
     if sizes is None:
         return ROW_CHOICES
-    dtype = ScalarType(layer.operands(layer.anchor)[0].dtype.value)
+    dtype = layer.stored(layer.anchor.inputs[0])
     warps = warp_tiles(sizes, dtype, capability) if _suits_warps(layer) else ()
     return (*warps, *matrix_tiles(sizes, dtype, capability))
 
@@ -61,7 +62,8 @@ def _suits_warps(layer: Layer) -> bool:
     op = layer.anchor.op
     if isinstance(op, MatMul) and (op.a_zero_point or op.b_zero_point):
         return False
-    return all(tensor.dtype is DataType.INT8 for tensor in layer.operands(layer.anchor)[:2])
+    factors = {layer.stored(name) for name in layer.anchor.inputs[:2]}
+    return factors in ({ScalarType.INT8}, {ScalarType.FLOAT16})
 
 
 def _product_sizes(layer: Layer) -> MatrixSizes | None:
@@ -78,14 +80,15 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
     ScheduleError, KernelError
         If the choice does not suit the layer.
     """
-    inputs = {
-        tensor.name: placeholder(tensor.shape, ScalarType(tensor.dtype.value), tensor.name)
+    stored = {
+        tensor.name: placeholder(tensor.shape, layer.stored(tensor.name), tensor.name)
         for tensor in layer.types
         if tensor.name in layer.inputs
     }
+    inputs = {name: _computed_with(tensor) for name, tensor in stored.items()}
     match choice:
         case MatrixTile() | WarpTile():
-            form = declare_matrix_form(layer, layer.anchor, inputs, choice.padding)
+            form = declare_matrix_form(layer, layer.anchor, stored, inputs, choice.padding)
             schedule = _product_schedule(_with_tail(layer, inputs, form.result), form, choice)
             packed = _packed(form)
         case RowChoice():
@@ -126,7 +129,18 @@ def _with_tail(layer: Layer, inputs: dict[str, Tensor], result: Tensor) -> Tenso
         operands = tuple(known[name] for name in node.inputs)
         result = declare_operator(node.op, operands, node.outputs[0])
         known[node.outputs[0]] = result
-    return result
+    if layer.output not in layer.halves:
+        return result
+    narrow = ScalarType.FLOAT16
+    return compute(result.shape, lambda *at: cast(result[at], narrow), f"{result.name}.half")
+
+
+def _computed_with(tensor: Tensor) -> Tensor:
+    """Declare a tensor in the type that operators compute with."""
+    if tensor.dtype is not ScalarType.FLOAT16:
+        return tensor
+    wide = ScalarType.FLOAT32
+    return compute(tensor.shape, lambda *at: cast(tensor[at], wide), f"{tensor.name}.wide")
 
 
 def inline_stages(s: Schedule, keep: tuple[str, ...] = ()) -> None:

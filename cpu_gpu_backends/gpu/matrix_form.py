@@ -6,7 +6,7 @@ tiles. For a convolution, row ``m`` of the left matrix is the window of one outp
 from the image (implicit GEMM). What is rounded up reads as 0 on one side, so it adds nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -94,21 +94,35 @@ def matrix_sizes(layer: Layer, node: Node) -> MatrixSizes | None:
 
 
 def declare_matrix_form(
-    layer: Layer, node: Node, inputs: dict[str, Tensor], padding: Padding
+    layer: Layer,
+    node: Node,
+    stored: Mapping[str, Tensor],
+    inputs: Mapping[str, Tensor],
+    padding: Padding,
 ) -> MatrixForm:
-    """Declare the product that `node` is; `inputs` are the tensors of the graph by name."""
+    """Declare the product that `node` is.
+
+    Parameters
+    ----------
+    stored, inputs
+        The tensors that the layer reads by name: as they lie in memory, and as they are computed
+        with. Both factors are read as they lie in memory, if they are of one type there.
+    """
     sizes = matrix_sizes(layer, node)
     assert sizes is not None, f"{node.label} is a product"
     operands = tuple(inputs[name] for name in node.inputs)
+    factors = tuple(stored[name] for name in node.inputs[:2])
+    if factors[0].dtype is not factors[1].dtype and factors[0].dtype.is_float:
+        factors = operands[:2]
     name = node.outputs[0]
-    left = _left(layer, node, operands[0], sizes, padding, f"{name}.left")
+    left = _left(layer, node, factors[0], sizes, padding, f"{name}.left")
     weights = None if isinstance(node.op, MatMul | FloatMatMul) else node.inputs[1]
     packed = weights if weights in layer.constants else None
     if packed is not None:
         extents = (1, rounded_up(sizes.n, padding.n), rounded_up(sizes.k, padding.k))
-        right = placeholder(extents, operands[1].dtype, f"{packed}.packed")
+        right = placeholder(extents, stored[packed].dtype, f"{packed}.packed")
     else:
-        right = _right(layer, node, operands[1], sizes, padding, f"{name}.right")
+        right = _right(layer, node, factors[1], sizes, padding, f"{name}.right")
     total = _total(left, right, f"{name}.total")
     result = _result(node, operands, layer.tensors[name].shape, total)
     return MatrixForm(result=result, left=left, right=right, total=total, packed=packed)
@@ -227,7 +241,7 @@ def pack_weights(weights: Array, extents: tuple[int, ...]) -> Array:
 
 
 def _total(left: Tensor, right: Tensor, name: str) -> Tensor:
-    dtype = left.dtype if left.dtype.is_float else INT32
+    dtype = ScalarType.FLOAT32 if left.dtype.is_float else INT32
     k = reduce_axis(left.shape[2], "k")
 
     def product(b: Expr, m: Expr, n: Expr) -> Expr:

@@ -78,8 +78,10 @@ class GpuModel:
 
     def _output(self, name: str) -> Array:
         stored = self.program.tensors[self.program.stored(name)]
-        shape = self.program.shapes[name]
-        return self.device.download(self._buffers[stored.name], stored.dtype.numpy, shape)
+        result = self.program.results[name]
+        buffer = self._buffers[stored.name]
+        values = self.device.download(buffer, stored.dtype.numpy, result.shape)
+        return values.astype(result.dtype.numpy, copy=False)
 
     def close(self) -> None:
         """Give the device's memory back."""

@@ -53,8 +53,8 @@ class GpuProgram:
         Values of the constant tensors.
     aliases
         For tensors of the graph that are views of others, the name of the one that exists.
-    shapes
-        Shapes of inputs and outputs.
+    results
+        The outputs as the graph declares them.
     source
         The text of all kernels.
     """
@@ -65,7 +65,7 @@ class GpuProgram:
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
     aliases: Mapping[str, str]
-    shapes: Mapping[str, tuple[int, ...]]
+    results: Mapping[str, DeviceTensor]
     launches: tuple[Launch, ...]
     source: str
 
@@ -73,7 +73,7 @@ class GpuProgram:
         object.__setattr__(self, "tensors", MappingProxyType(dict(self.tensors)))
         object.__setattr__(self, "constants", MappingProxyType(dict(self.constants)))
         object.__setattr__(self, "aliases", MappingProxyType(dict(self.aliases)))
-        object.__setattr__(self, "shapes", MappingProxyType(dict(self.shapes)))
+        object.__setattr__(self, "results", MappingProxyType(dict(self.results)))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
