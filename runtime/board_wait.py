@@ -1,18 +1,20 @@
 """Waiting for the end of a program: by interrupt where there is one that works, else by looking."""
 
+import logging
 import time
 from collections.abc import Callable
 
 from tilewright.isa.registers import Control, Register, Status
 from tilewright.runtime.board_access import Interrupt, Window
 
+_LOG = logging.getLogger(__name__)
 #: Time in which the host looks without a pause: most short programs end within it.
 _SPIN_SECONDS = 0.002
 #: Time between two looks without an interrupt, and with one, when the caller may give up as well.
 _LOOK_SECONDS = 0.0005
 _INTERRUPT_SECONDS = 0.1
 #: Time in which the interrupt of a program that has ended must have come.
-_LATE_SECONDS = 0.05
+_LATE_SECONDS = 0.5
 #: Interrupts of one program that come before its end until they are no longer believed.
 _FALSE_ALARMS = 8
 
@@ -88,5 +90,6 @@ class Waiter:
 
     def _distrust(self, reason: str) -> None:
         self._fault = f"without its interrupt: {reason}"
+        _LOG.warning("the accelerator's interrupt is done without: %s", reason)
         self._interrupt = None
         self._registers.write(Register.INTERRUPT_ENABLE, 0)
