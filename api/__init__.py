@@ -7,6 +7,7 @@ if TYPE_CHECKING:
         AcceleratorConfig,
         CompiledModel,
         Model,
+        QuantizedModel,
         TilewrightError,
         Tuning,
         compare,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         errors,
         load,
         presets,
+        quantize,
         selftest,
     )
 
@@ -24,6 +26,7 @@ __all__ = [
     "AcceleratorConfig",
     "CompiledModel",
     "Model",
+    "QuantizedModel",
     "TilewrightError",
     "Tuning",
     "__version__",
@@ -33,6 +36,7 @@ __all__ = [
     "errors",
     "load",
     "presets",
+    "quantize",
     "selftest",
 ]
 

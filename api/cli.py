@@ -107,6 +107,7 @@ def _commands() -> tuple[Command, ...]:
         disasm,
         explore,
         isa,
+        quantize,
         run,
         selftest,
         serve,
@@ -114,7 +115,7 @@ def _commands() -> tuple[Command, ...]:
     )
 
     modules = (
-        *(run, compile, compare, diff, tune, explore, disasm),
+        *(run, compile, quantize, compare, diff, tune, explore, disasm),
         *(isa, build, area, selftest, serve, demo),
     )
     return tuple(module.COMMAND for module in modules)
@@ -123,7 +124,7 @@ def _commands() -> tuple[Command, ...]:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tilewright",
-        description="Runs quantised neural networks on a configurable FPGA accelerator.",
+        description="Runs neural networks on a configurable FPGA accelerator.",
     )
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

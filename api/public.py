@@ -9,6 +9,7 @@ from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.difference import diff
 from tilewright.runtime.model import Model, load
 from tilewright.runtime.model import compile_model as compile
+from tilewright.runtime.quantisation import QuantizedModel, quantize
 from tilewright.runtime.selftest import selftest
 from tilewright.runtime.tuning import Tuning
 
@@ -16,6 +17,7 @@ __all__ = [
     "AcceleratorConfig",
     "CompiledModel",
     "Model",
+    "QuantizedModel",
     "TilewrightError",
     "Tuning",
     "compare",
@@ -24,5 +26,6 @@ __all__ = [
     "errors",
     "load",
     "presets",
+    "quantize",
     "selftest",
 ]

@@ -240,7 +240,7 @@ def first_of_each_class(split: Split) -> Split:
 
 
 def main() -> None:
-    """Train, quantise, write ``digits.onnx`` and ``digits.npz``, print both accuracies."""
+    """Train, quantise, write both networks and ``digits.npz``, print both accuracies."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
     parser.add_argument("--epochs", type=int, default=60)
@@ -249,6 +249,7 @@ def main() -> None:
 
     training, held_out = split_digits(args.seed)
     model = to_onnx(train(training, epochs=args.epochs, seed=args.seed))
+    onnx.save(model, args.out / "digits_float.onnx")
     path = args.out / "digits.onnx"
     quantize(model, training, path)
     samples = first_of_each_class(held_out)

@@ -1,6 +1,6 @@
 """Evaluation of a graph in numpy: the definition that every device must equal bit for bit."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from typing_extensions import assert_never
@@ -59,7 +59,11 @@ from tilewright.compiler.operators import (
 from tilewright.isa.errors import InputError
 
 
-def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def evaluate(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    observe: Callable[[str, Array], None] | None = None,
+) -> dict[str, Array]:
     """Return the outputs of `graph` for `inputs`.
 
     Parameters
@@ -69,6 +73,8 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     inputs
         One array per graph input. All may hold several times the batch of the graph along axis 0:
         the graph is then evaluated for all these samples at once.
+    observe
+        Receives name and value of each input and of each tensor as it is computed.
 
     Raises
     ------
@@ -79,8 +85,14 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     kept = {*graph.outputs, *graph.constants}
     values = _starting_values(graph, inputs)
     samples = _samples_per_node(graph, inputs)
+    if observe is not None:
+        for name in graph.inputs:
+            observe(name, values[name])
     for index, node in enumerate(graph.nodes):
-        values[node.outputs[0]] = evaluate_node(graph, node, values, samples[node.name])
+        result = evaluate_node(graph, node, values, samples[node.name])
+        values[node.outputs[0]] = result
+        if observe is not None:
+            observe(node.outputs[0], result)
         for name in set(node.inputs) - kept:
             if last_use[name] == index:
                 del values[name]
@@ -156,6 +168,16 @@ def _samples_per_node(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, in
         if varies:
             reached.update(node.outputs)
     return per_node
+
+
+def batch_is_free(graph: Graph) -> bool:
+    """Tell whether a graph can be evaluated for several times its batch at once."""
+    try:
+        for node in graph.nodes:
+            _repeat_batch(node.op, 2)
+    except InputError:
+        return False
+    return all(graph.tensors[name].shape for name in graph.inputs)
 
 
 def _repeat_batch(op: Operator, samples: int) -> Operator:

@@ -1,7 +1,7 @@
 """A model: the integer graph of a file, and its compilation."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +21,12 @@ from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
-    """A quantised network as its integer graph.
+    """A network: the integer graph of a quantised one, the float graph of another.
 
     Attributes
     ----------
     graph
-        The integer graph; inputs and outputs have the names, shapes and types of the file.
+        The graph that is compiled; inputs and outputs have the names, shapes and types of the file.
     path
         The file that it was read from.
     """
@@ -57,8 +57,10 @@ class Model:
         return f"<Model {self.graph.name}: {inputs} -> {outputs}>"
 
 
-def load(path: PathLike) -> Model:
-    """Read a quantised ``.onnx`` or ``.tflite`` file.
+def load(path: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
+    """Read an ``.onnx`` or ``.tflite`` file, quantised or in floating point.
+
+    `shapes` gives inputs of an ``.onnx`` file, by name, the sizes that it leaves open.
 
     Raises
     ------
@@ -75,8 +77,9 @@ def load(path: PathLike) -> Model:
             f"{file} is a compiled model, not a model file",
             hint="CompiledModel.load reads it",
         )
+    given = {name: tuple(int(size) for size in shape) for name, shape in (shapes or {}).items()}
     try:
-        return Model(graph=lower_to_integer(read_model(file)), path=file)
+        return Model(graph=lower_to_integer(read_model(file, given)), path=file)
     except ModelError as error:
         raise ModelError(f"{file}: {error}", hint=error.hint) from error
 

@@ -1,4 +1,4 @@
-"""The demo network, a small int8 CNN, and labelled images of digits for it to classify.
+"""The demo network, a small CNN, int8 and float, and labelled images of digits for it to classify.
 
 The images are from the UCI set "Optical Recognition of Handwritten Digits" (E. Alpaydin and
 C. Kaynak, 1998, https://doi.org/10.24432/C50P49), licensed CC BY 4.0. They were held out of the
@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 #: The network as an ONNX file: input ``image``, output ``logits`` (1, 10), one per digit.
 MODEL_PATH = Path(__file__).with_name("digits.onnx")
+#: The same network in floating point, as it was trained; `tilewright.quantize` takes it.
+FLOAT_MODEL_PATH = Path(__file__).with_name("digits_float.onnx")
 
 #: The largest value of a pixel in the data set.
 PIXEL_MAX = 16

@@ -24,6 +24,10 @@ class Rewrite:
         """Return the new tensor for the old one."""
         return self._new[name]
 
+    def stand_for(self, name: str, tensor: str) -> None:
+        """Let a new tensor stand for the old one from here on."""
+        self._new[name] = tensor
+
     def constant(self, name: str) -> Array | None:
         """Return the values of an old tensor that is, or became, constant."""
         return self.builder.constant_value(self._new[name])

@@ -1,0 +1,1 @@
+"""Writers that turn graphs into model files."""
