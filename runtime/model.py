@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tilewright.compiler.compile import compile_for_host, compile_graph
 from tilewright.compiler.graph import Graph, Tensor
@@ -16,6 +17,10 @@ from tilewright.runtime.configurations import DEFAULT_PRESET, choose_config
 from tilewright.runtime.devices import parse_device, runs_graphs
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.model_file import has_signature
+from tilewright.runtime.torch_model import is_module, load_module
+
+if TYPE_CHECKING:
+    import torch
 from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
 
 
@@ -28,11 +33,11 @@ class Model:
     graph
         The graph that is compiled; inputs and outputs have the names, shapes and types of the file.
     path
-        The file that it was read from.
+        The file that it was read from; None for what was not read from one.
     """
 
     graph: Graph
-    path: Path
+    path: Path | None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -57,17 +62,31 @@ class Model:
         return f"<Model {self.graph.name}: {inputs} -> {outputs}>"
 
 
-def load(path: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
-    """Read an ``.onnx`` or ``.tflite`` file, quantised or in floating point.
+def load(
+    source: "PathLike | torch.nn.Module",
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    example: Any = None,
+) -> Model:
+    """Read an ``.onnx`` or ``.tflite`` file, quantised or in floating point, or a PyTorch module.
 
-    `shapes` gives inputs of an ``.onnx`` file, by name, the sizes that it leaves open.
+    Parameters
+    ----------
+    source
+        The path of the file, or the module.
+    shapes
+        Sizes that an ``.onnx`` file leaves open, by the name of the input.
+    example
+        Of a module: the tensor that it takes, or a tuple of them; only the shapes count.
 
     Raises
     ------
     ModelError
         If the file is damaged or holds something that is not supported.
     """
-    file = Path(path)
+    if is_module(source):
+        return Model(graph=load_module(source, example), path=None)
+    file = Path(source)
     if not file.exists():
         raise ModelError(f"there is no model file {file}")
     if file.is_dir():

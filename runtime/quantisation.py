@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,11 @@ from tilewright.compiler.quantisation.report import QuantisationReport
 from tilewright.isa.errors import InputError
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.files import PathLike, write_atomically
-from tilewright.runtime.model import Model, open_model
+from tilewright.runtime.model import Model, load, open_model
+from tilewright.runtime.torch_model import is_module
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -44,7 +49,7 @@ class QuantizedModel(Model):
 
 
 def quantize(
-    model: Model | PathLike,
+    model: "Model | PathLike | torch.nn.Module",
     samples: Mapping[str, npt.ArrayLike] | npt.ArrayLike,
     *,
     labels: npt.ArrayLike | None = None,
@@ -59,7 +64,8 @@ def quantize(
     Parameters
     ----------
     model
-        A float model or the path of its file.
+        A float model, the path of its file, or a PyTorch module, which is then exported as its
+        first sample runs through it.
     samples
         What the network typically sees, in the model's own layout and preprocessed as for the
         float model: an array per input, samples along axis 0; or one array, where there is one
@@ -83,7 +89,7 @@ def quantize(
     TilewrightError
         If the model is quantised already, or the samples do not suit it.
     """
-    network = open_model(model)
+    network = load(model, example=_first(samples)) if is_module(model) else open_model(model)
     if isinstance(network, CompiledModel):
         raise InputError("a compiled model cannot be quantised")
     graph = network.graph
@@ -98,6 +104,12 @@ def quantize(
     return QuantizedModel(
         graph=result.integer, path=network.path, network=result.network, report=result.report
     )
+
+
+def _first(samples: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> tuple[npt.ArrayLike, ...]:
+    """Return one sample of each input, in the order of the mapping."""
+    arrays = samples.values() if isinstance(samples, Mapping) else (samples,)
+    return tuple(np.asarray(array)[:1] for array in arrays)
 
 
 def parse_method(text: str | Method) -> Method:

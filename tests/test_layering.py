@@ -41,6 +41,10 @@ LAYERS = {
 EXCEPTIONS = {
     "sim/rtl*": layer("hw"),
     "compiler/readers/*": layer("", "flatbuffers google onnx tflite"),
+    "compiler/writers/*": layer("", "onnx"),
+    "runtime/torch_model.py": layer("", "torch"),
+    "runtime/model.py": layer("", "torch"),  # for annotations only
+    "runtime/quantisation.py": layer("", "torch"),  # for annotations only
     "compiler/tuning/*": layer("", "joblib"),
     "runtime/board_pynq.py": layer("", "pynq"),
     "runtime/serial_line.py": layer("", "serial"),
