@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilewright.compiler.graph import Array, Graph
 from tilewright.compiler.networks import Network, build_network
+from tilewright.compiler.operators.tensor_type import QUANTISED
 from tilewright.compiler.tuning.cache import TuningWarning
 from tilewright.config_file import change_config, parse_config
 from tilewright.input_files import read_inputs
@@ -122,7 +123,7 @@ def load_and_compile(
     with terminal.stage(f"reading {path.name}"):
         model = load(path)
     hosted = device is not None and runs_graphs(parse_device(device))
-    for note in (*model.notes, *(() if hosted else _batch_notes(model, config))):
+    for note in (*model.notes, *(() if hosted else _accelerator_notes(model, config))):
         terminal.message(f"note: {note}")
     place = device if hosted else config.name
     with terminal.stage(f"compiling for {place}"), showing_warnings(terminal):
@@ -189,9 +190,13 @@ def load_program_file(arguments: argparse.Namespace) -> Program:
     return load_program(arguments.model, chosen_config(arguments) if asked else None)
 
 
-def _batch_notes(model: Model, config: AcceleratorConfig) -> tuple[str, ...]:
-    """Say where rows of the configuration's entries stay empty for want of images."""
-    images = max(tensor.shape[0] for tensor in model.inputs)
+def _accelerator_notes(model: Model, config: AcceleratorConfig) -> tuple[str, ...]:
+    """Say where a network leaves the accelerator, or rows of its entries, without work."""
+    tensors = model.graph.tensors.values()
+    if not any(tensor.dtype in QUANTISED for tensor in tensors):
+        why = "the network is in floating point, so the host computes it"
+        return (f"{why}; tilewright quantize makes an int8 network of it",)
+    images = max((tensor.shape[0] for tensor in model.inputs if tensor.shape), default=1)
     if images >= config.batch:
         return ()
     filled = f"fills {images} of the {config.batch} rows of each entry"
