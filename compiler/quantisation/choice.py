@@ -26,6 +26,7 @@ from tilewright.compiler.operators import (
     Pad,
     Reduction,
 )
+from tilewright.compiler.quantisation.masks import masking_nodes
 
 WEIGHTED = FloatConv2d | FloatConvTranspose2d | FloatDense
 #: Operators that stay real behind the last matrix product: they shape results for people.
@@ -49,8 +50,9 @@ class Choice:
 
 
 def choose(graph: Graph, exclude: frozenset[str] = frozenset()) -> Choice:
-    """Decide what of a float graph is quantised; nodes named in `exclude` stay real."""
+    """Decide what of a float graph is quantised; masks and what `exclude` names stay real."""
     products = _lead_to_products(graph)
+    exclude |= masking_nodes(graph)
     computed = {
         node.name
         for node in graph.nodes

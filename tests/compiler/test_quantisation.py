@@ -262,6 +262,37 @@ def test_bias_correction_moves_the_mean_of_the_output_to_the_float_one(
     assert errors[True] < errors[False] / 5
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_masked_scores_stay_real(hidden: bool, rng: np.random.Generator) -> None:
+    network = Network()
+    network.node("MatMul", ["x", network.constant("w", normal(rng, 8, 6) / 2)], "scores")
+    network.node("Cast", ["mask"], "real", to=onnx.TensorProto.FLOAT)
+    network.node("Sub", [network.constant("one", np.float32(1)), "real"], "inverse")
+    network.node("Mul", ["inverse", network.constant("low", np.float32(-1e4))], "bias")
+    network.node("Add", ["scores", "bias"], "masked")
+    network.node("Softmax", ["masked"], "shares", axis=-1)
+    network.node("MatMul", ["shares", network.constant("v", normal(rng, 6, 5))], "y")
+    model = network.model({"x": (2, 8)})
+    mask = onnx.helper.make_tensor_value_info("mask", onnx.TensorProto.INT64, [2, 6])
+    model.graph.input.append(mask)
+    graph = float_graph(model)
+    samples = {"x": normal(rng, 16, 8), "mask": np.ones((16, 6), np.int64)}
+    if hidden:
+        samples["mask"][:, 3:] = 0
+    result = quantise(graph, samples, QuantisationOptions(percentile=100.0))
+    assert [label.split("'")[1] for label in result.report.real_nodes] == [
+        "inverse",
+        "bias",
+        "masked",
+        "shares",
+    ]
+    feeds = {"x": samples["x"][:2], "mask": np.array([[1, 1, 0, 1, 0, 0]] * 2)}
+    expected = evaluate(graph, feeds)["y"]
+    found = evaluate(result.integer, feeds)["y"]
+    # Other masks than those of the samples let outputs leave their range a little.
+    assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+
+
 def test_excluded_nodes_stay_real(rng: np.random.Generator) -> None:
     graph = float_graph(small_cnn(rng))
     samples = {"x": normal(rng, 4, 3, 8, 10)}
