@@ -9,7 +9,6 @@ from tilewright.compiler.operators import (
     MovementOperator,
 )
 
-
 #: What a hidden score stays hidden through, and what ends it.
 CARRIERS = FloatSoftmax | MovementOperator
 

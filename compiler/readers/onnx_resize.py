@@ -76,7 +76,7 @@ def _axes(state: OnnxTranslation, node: OnnxNode) -> tuple[AxisResize, ...]:
     if len(results) != len(chosen) or min(results, default=1) < 1:
         raise ModelError(f"{node.label} resizes {list(shape)} to {results}")
     given = dict(zip(chosen, zip(results, scales, strict=True), strict=True))
-    return tuple(
+    axes = tuple(
         AxisResize(
             size=size,
             result=given.get(axis, (size, 1.0))[0],
@@ -85,6 +85,9 @@ def _axes(state: OnnxTranslation, node: OnnxNode) -> tuple[AxisResize, ...]:
         )
         for axis, size in enumerate(shape)
     )
+    if not all(axis.is_possible for axis in axes):
+        raise ModelError(f"{node.label} resizes {list(shape)} to {results}")
+    return axes
 
 
 def _sizes(

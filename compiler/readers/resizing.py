@@ -8,6 +8,7 @@ import numpy as np
 from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Array
+from tilewright.compiler.graph_builder import MAX_AXIS, MAX_ELEMENTS
 
 
 class Coordinates(Enum):
@@ -38,6 +39,17 @@ class AxisResize:
     result: int
     scale: float
     coordinates: Coordinates
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether sizes and scale are those of a real network, and not of a damaged file."""
+        reach = 4 / min(max(self.scale, 1e-9), 1.0)
+        return (
+            0 < self.size
+            and 0 < self.result <= MAX_AXIS
+            and self.scale > 0
+            and self.result * reach <= MAX_ELEMENTS
+        )
 
     def positions(self) -> Array:
         """Return where each entry of the result lies, float64 ``[result]``."""

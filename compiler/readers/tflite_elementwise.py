@@ -196,4 +196,6 @@ def _resized(
         AxisResize(size=n, result=m, scale=m / n, coordinates=coordinates)
         for n, m in zip(size, result, strict=True)
     )
+    if not (rows.is_possible and columns.is_possible):
+        raise ModelError(f"{op.label} resizes {size} to {result}")
     return rows, columns

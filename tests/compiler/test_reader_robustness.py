@@ -5,9 +5,13 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
+from typing import Any
 
+import numpy as np
 import pytest
+from float_networks import small_cnn, small_transformer
 from mutations import mutated_bytes, mutated_network
+from onnx_networks import serialized
 
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.passes.pipeline import lower_to_integer
@@ -100,6 +104,13 @@ def test_many_damaged_onnx_files(name: str, seed: int, shared_models: Path) -> N
 @pytest.mark.parametrize("name", TFLITE_MODELS)
 def test_many_damaged_tflite_files(name: str, seed: int, shared_models: Path) -> None:
     check(read_tflite, bytes_mutator(shared_models / "models", name), 1000, seed)
+
+
+@pytest.mark.parametrize("build", [small_cnn, small_transformer])
+def test_float_networks_with_invalid_contents(build: Callable[..., Any]) -> None:
+    data = serialized(build(np.random.default_rng(1)))
+    check(read_onnx, lambda rng: mutated_network(data, KINDS, rng), 250, 4)
+    check(read_onnx, lambda rng: mutated_bytes(data, [data], rng), 100, 5)
 
 
 def test_every_truncation_of_a_small_file_is_refused(shared_models: Path) -> None:
