@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 #: The network as an ONNX file: input ``image``, output ``logits`` (1, 10), one per digit.
 MODEL_PATH = Path(__file__).with_name("digits.onnx")
-#: The same network in floating point, as it was trained; `tilewright.quantize` takes it.
+#: The network in floating point, from another run of the same training, for `tilewright.quantize`.
 FLOAT_MODEL_PATH = Path(__file__).with_name("digits_float.onnx")
 
 #: The largest value of a pixel in the data set.

@@ -7,6 +7,7 @@
     Reshape(Transpose(p)(x))          ->  Transpose(q)(Reshape(x)), where it joins no axes that p
                                           brought together
     Transpose that moves sizes of 1   ->  Reshape
+    Reshape to the same shape         ->  nothing
 
 What is left stands in front of a Reshape, an operator with a layout of its own, or an output.
 """
@@ -111,8 +112,15 @@ class _Rewrite:
             self._emit(node, op, self._aligned_operands(node, common), common)
 
     def _reshape(self, node: Node, op: Reshape) -> bool:
-        """Reshape in front of a transposition, if that is possible; tell whether it is."""
+        """Reshape in front of a transposition, if that is possible; tell whether it is.
+
+        A reshape to the same shape is nothing.
+        """
         view = self._views[node.inputs[0]]
+        if op.shape == self._graph.tensors[node.inputs[0]].shape:
+            self._views[node.outputs[0]] = view
+            self._describe(view, self._graph.tensors[node.outputs[0]].source)
+            return True
         if view.permutation == tuple(sorted(view.permutation)):
             return False
         shape = self._builder.tensor(view.base).shape
@@ -132,6 +140,14 @@ class _Rewrite:
             produced = self._materialise(name)
             self._builder.name_output(produced, name, source=tensor.source)
         return self._builder.build(self._graph.outputs)
+
+    def _describe(self, view: View, source: Source | None) -> None:
+        """Say what the base of a view stands for, if nobody has yet."""
+        if source is None or self._builder.tensor(view.base).source is not None:
+            return
+        if len(source.axes) == len(view.permutation):
+            axes = reorder(source.axes, inverse(view.permutation))
+            self._builder.describe(view.base, source=replace(source, axes=axes))
 
     def _bind(self, old: str, new: str) -> None:
         self._views[old] = View(new, tuple(range(len(self._builder.tensor(new).shape))))
