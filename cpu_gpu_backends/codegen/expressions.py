@@ -23,6 +23,7 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.traversal import loads
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes
 from tilewright.cpu_gpu_backends.codegen.functions import emit_function
+from tilewright.cpu_gpu_backends.codegen.low_bytes import rounded_byte
 from tilewright.cpu_gpu_backends.codegen.memory import IndexEmitter, Memory
 from tilewright.cpu_gpu_backends.codegen.types import (
     INDEX,
@@ -270,6 +271,8 @@ class ExpressionEmitter(IndexEmitter):
 
     def _cast(self, expr: Cast) -> ir.Value:
         source, target = expr.operand.dtype, expr.dtype
+        if (rounded := rounded_byte(expr)) is not None:
+            return self._low_byte(*rounded)
         value = self.value(expr.operand)
         kind = with_lanes(scalar_type(target), lanes_of(value))
         b = self._frame.builder
@@ -289,6 +292,16 @@ class ExpressionEmitter(IndexEmitter):
         if _bits(target) < _bits(source):
             return b.trunc(value, kind)
         return b.zext(value, kind) if _is_unsigned(source) else b.sext(value, kind)
+
+    def _low_byte(self, number_in_place: Expr, offset: int) -> ir.Value:
+        """Return ``number_in_place - offset`` modulo 256 of a whole float32 from 2**23 on."""
+        b = self._frame.builder
+        value = self.value(number_in_place)
+        lanes, word = lanes_of(value), ir.IntType(32)
+        bits = b.bitcast(value, with_lanes(word, lanes))
+        if offset % 256:
+            bits = b.sub(bits, number(offset, word, lanes))
+        return b.trunc(bits, with_lanes(ir.IntType(8), lanes))
 
     def _alike(self, values: tuple[ir.Value, ...]) -> tuple[ir.Value, ...]:
         """Return all values as vectors if one of them is."""

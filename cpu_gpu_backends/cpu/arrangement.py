@@ -36,6 +36,10 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
             s.reorder(stage.name, *reduces, data[-1])
         s.vectorize(stage.name, data[-1])
         data = data[:-1]
+    elif not reduces and (lane := _lane_elsewhere(stage, data)):
+        data = tuple(axis for axis in data if axis != lane)
+        s.reorder(stage.name, *data, lane)
+        s.vectorize(stage.name, lane)
     work = prod(axis.extent for axis in stage.axes)
     if not data or work < _FEWEST_SHARED:
         return
@@ -43,6 +47,18 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
     for axis in data[1:]:
         task = s.fuse(stage.name, task, axis)
     s.parallel(stage.name, task)
+
+
+def _lane_elsewhere(stage: Stage, data: tuple[str, ...]) -> str | None:
+    """Return an axis along which a stage reads memory in order, though it writes in another."""
+    reads = loads(stage.body)
+    suits = (
+        axis
+        for axis in data
+        if runs_along_memory(stage.body, axis)
+        and any(axis in variables(index) for load in reads for index in load.indices)
+    )
+    return next(suits, None)
 
 
 def _splits(stage: Stage, axis: str) -> bool:

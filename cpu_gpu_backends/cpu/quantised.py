@@ -69,9 +69,10 @@ def requantised(total: Expr, factor: Expr | float, result: Range, dtype: ScalarT
         literal(factor, dtype),
         constant(magic, dtype),
     )
-    stored = steps - (magic - (result.zero_point + STORED_OFFSET))
-    low, high = result.low + STORED_OFFSET, result.high + STORED_OFFSET
-    return cast(minimum(maximum(stored, float(low)), float(high)), FLOAT32)
+    # Limited before the magic number is taken off: then code generation can take the low byte.
+    low, high = (magic + limit - result.zero_point for limit in (result.low, result.high))
+    limited = minimum(maximum(steps, low), high)
+    return cast(limited - (magic - (result.zero_point + STORED_OFFSET)), FLOAT32)
 
 
 def stored_value(element: Expr) -> Expr:

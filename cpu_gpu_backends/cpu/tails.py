@@ -70,7 +70,7 @@ def operand_kinds(graph: Graph, node: Node) -> tuple[OperandKind, ...] | None:
         (kind,) = found
         assert kind is not None, f"operand {operand.name!r} is read in one way"
         kinds.append(kind)
-    return tuple(kinds)
+    return tuple(kinds) if OperandKind.SAME in kinds else None
 
 
 def _operand_name(position: int) -> str:
@@ -111,7 +111,10 @@ def _uses_places(definition: Definition) -> bool:
 def _kind(load: Load, definition: Definition) -> OperandKind | None:
     variables = tuple(axis.var for axis in definition.axes)
     shape = tuple(axis.extent for axis in definition.axes)
-    if load.indices == variables and load.tensor.shape == shape:
+    if load.tensor.shape == shape and all(
+        index == variable or (extent == 1 and isinstance(index, Const))
+        for index, variable, extent in zip(load.indices, variables, shape, strict=True)
+    ):
         return OperandKind.SAME
     *outer, last = load.indices or (Const(0, ScalarType.INDEX),)
     fixed = all(isinstance(index, Const) for index in outer)

@@ -49,7 +49,7 @@ def test_shared_models_yield_the_bits_of_the_integer_graph(name: str, shared_mod
     check(tw.load(shared_models / "models" / name).graph, threads=2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), 174])
 def test_random_graphs_yield_the_bits_of_the_integer_graph(seed: int) -> None:
     check(random_graph(seed))
 

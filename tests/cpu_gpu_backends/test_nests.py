@@ -6,12 +6,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilewright.compiler.tensor.build import call, cast, reduce_sum, round_shift
+from tilewright.compiler.tensor.build import (
+    call,
+    cast,
+    maximum,
+    minimum,
+    reduce_sum,
+    round_shift,
+)
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
-from tilewright.compiler.tensor.expressions import Const, Var
+from tilewright.compiler.tensor.expressions import Const, Expr, Var
 from tilewright.compiler.tensor.interpreter import interpret
 from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.operations import Function
+from tilewright.compiler.tensor.printing import format_nest
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.semantics import call as exact_call
@@ -20,6 +28,7 @@ from tilewright.cpu_gpu_backends.codegen.dot_products import dot_products
 from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
 from tilewright.cpu_gpu_backends.codegen.target import X86_64_V3, host_target
+from tilewright.cpu_gpu_backends.cpu.arrangement import arrange
 from tilewright.isa.errors import CompileError, InputError
 
 FLOAT32, INT32 = ScalarType.FLOAT32, ScalarType.INT32
@@ -173,3 +182,35 @@ def test_inputs_of_another_kind_are_refused() -> None:
         compiled.run({})
     with pytest.raises(InputError, match=r"^input x: int32\[4\] is given as int64\[4\]$"):
         compiled.run({"x": np.zeros(4, np.int64)})
+
+
+@pytest.mark.parametrize(("low", "high", "offset"), [(0, 255, 0), (10, 200, -77), (0, 255, 256)])
+def test_bytes_read_off_a_float_are_those_of_the_difference(
+    low: int, high: int, offset: int, rng: np.random.Generator
+) -> None:
+    base = 3 * 2**22
+    x = placeholder((64,), FLOAT32, "x")
+
+    def element(i: Expr) -> Expr:
+        limited = minimum(maximum(x[i], float(base + low)), float(base + high))
+        return cast(cast(limited - float(base + offset), INT32), ScalarType.UINT8)
+
+    schedule = Schedule(compute((64,), element, "out"))
+    schedule.vectorize("out", "i")
+    nest = lower(schedule)
+    compiled = compile_nest(nest, host_target())
+    assert "fptosi" not in compiled.text
+    values = (base + rng.integers(-400, 700, 64)).astype(np.float32)
+    (expected,) = interpret(nest, {"x": values}).values()
+    np.testing.assert_array_equal(compiled.run({"x": values})["out"], expected)
+
+
+def test_a_transposition_goes_along_what_it_reads(rng: np.random.Generator) -> None:
+    x = placeholder((3, 40, 50), FLOAT32, "x")
+    schedule = Schedule(compute((40, 50, 3), lambda i, j, c: x[c, i, j], "out"))
+    arrange(schedule)
+    values = rng.standard_normal((3, 40, 50)).astype(np.float32)
+    nest = lower(schedule)
+    assert "vectorize for j" in format_nest(nest)
+    (found,) = compile_nest(nest, host_target()).run({"x": values}).values()
+    np.testing.assert_array_equal(found, values.transpose(1, 2, 0))
