@@ -36,10 +36,10 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
             s.reorder(stage.name, *reduces, data[-1])
         s.vectorize(stage.name, data[-1])
         data = data[:-1]
-    elif not reduces and (lane := _lane_elsewhere(stage, data)):
-        data = tuple(axis for axis in data if axis != lane)
-        s.reorder(stage.name, *data, lane)
-        s.vectorize(stage.name, lane)
+    elif not reduces and (other := _lane_elsewhere(stage, data)) is not None:
+        data = tuple(axis for axis in data if axis != other)
+        s.reorder(stage.name, *data, other)
+        s.vectorize(stage.name, other)
     work = prod(axis.extent for axis in stage.axes)
     if not data or work < _FEWEST_SHARED:
         return
