@@ -1,8 +1,8 @@
 """Runs the ONNX node tests through the reader and the float graph, and prints what came of each.
 
-Run as ``python benchmarks/onnx_coverage.py [-v]``; exit status 1 if any result is wrong. The cases
-are those that the installed onnx package generates. Each is tried with all its inputs given at run
-time; where the file then is refused, with all but the first one as initialisers, which is how
+Run as ``python benchmarks/onnx_coverage.py [-v] [--device cpu]``; exit status 1 if any result is
+wrong. The cases are those that the installed onnx package generates. Each is tried with all its
+inputs given at run time; where the file then is refused, with all but the first one as initialisers, which is how
 networks state weights, shapes and axes.
 """
 
@@ -10,18 +10,20 @@ import argparse
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from tilewright.compiler.evaluate import evaluate
+from tilewright.compiler.graph import Array, Graph
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers.onnx_reader import HANDLERS, read_onnx
 from tilewright.isa.errors import TilewrightError
+from tilewright.runtime.native_graphs import NativeGraphs
 
 #: Element types of half precision, which the graph widens: results differ by their rounding.
 HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
@@ -31,6 +33,8 @@ DISPUTED = {
     "test_resize_downsample_scales_linear_align_corners",
     "test_resize_downsample_scales_cubic_align_corners",
 }
+#: From a graph and its inputs to its outputs.
+Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Mapping[str, Array]]
 PASSED, REFUSED, WRONG = "passed", "refused", "wrong"
 
 
@@ -53,21 +57,21 @@ def node_cases() -> list[Any]:
         return list(collect_testcases(None))
 
 
-def judge(cases: Sequence[Any]) -> Iterator[Verdict]:
+def judge(cases: Sequence[Any], run: Runner = evaluate) -> Iterator[Verdict]:
     """Run the cases whose operators the reader knows; each counts for its last one."""
     for case in cases:
         kinds = {node.op_type for node in case.model.graph.node}
         domains = {node.domain for node in case.model.graph.node}
         if case.name not in DISPUTED and kinds <= HANDLERS.keys() and domains <= {"", "ai.onnx"}:
-            yield _judge(case)
+            yield _judge(case, run)
 
 
-def _judge(case: Any) -> Verdict:
+def _judge(case: Any, run: Runner) -> Verdict:
     operator = case.model.graph.node[-1].op_type
     reasons = []
     for fixed in (0, 1):
         try:
-            wrong = _difference(case, constants_from=fixed)
+            wrong = _difference(case, run, constants_from=fixed)
         except TilewrightError as error:
             reasons.append(str(error))
             continue
@@ -76,7 +80,7 @@ def _judge(case: Any) -> Verdict:
     return Verdict(case=case.name, operator=operator, outcome=REFUSED, reason=reasons[-1])
 
 
-def _difference(case: Any, *, constants_from: int) -> str:
+def _difference(case: Any, run: Runner, *, constants_from: int) -> str:
     """Return what is wrong with the results of a case, nothing where they are right."""
     inputs, expected = case.data_sets[0]
     model = onnx.ModelProto()
@@ -97,7 +101,7 @@ def _difference(case: Any, *, constants_from: int) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graph = lower_to_integer(read_onnx(model.SerializeToString(), case.name))
-        found = evaluate(graph, {name: feeds[name] for name in graph.inputs})
+        found = run(graph, {name: feeds[name] for name in graph.inputs})
     for value, want in zip(model.graph.output, expected, strict=False):
         difference = _compare(found[value.name], want, value.type.tensor_type.elem_type, case)
         if difference:
@@ -119,6 +123,11 @@ def _compare(found: Any, want: Any, element_type: int, case: Any) -> str:
     return "" if close.all() else f"differs in {np.count_nonzero(~close)} of {close.size} elements"
 
 
+def run_natively(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Run a graph as machine code."""
+    return NativeGraphs().run(graph, inputs, 1)
+
+
 def table(verdicts: Sequence[Verdict]) -> list[str]:
     """Return one line per operator, and one in all."""
     counts: Mapping[str, Counter[str]] = defaultdict(Counter)
@@ -137,8 +146,10 @@ def main() -> int:
     """Print the table; with ``-v`` also why cases were refused."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="name every refused case")
+    parser.add_argument("--device", choices=["reference", "cpu"], default="reference")
     arguments = parser.parse_args()
-    verdicts = list(judge(node_cases()))
+    run = run_natively if arguments.device == "cpu" else evaluate
+    verdicts = list(judge(node_cases(), run))
     print("\n".join(table(verdicts)))
     for verdict in verdicts:
         if verdict.outcome == WRONG or (arguments.verbose and verdict.outcome == REFUSED):

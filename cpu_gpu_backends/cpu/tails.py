@@ -187,6 +187,8 @@ class TailInputs:
         return _value(self._tensors[operand][at], activation.dtype)
 
     def _channel(self, name: str, channel: Expr) -> Expr:
+        if name not in self.context.graph.constants:
+            return self._computed_channel(name, channel)
         values = self.context.graph.constants[name].reshape(-1)
         if values.dtype == np.int8:
             values = (values.astype(np.int16) + STORED_OFFSET).astype(np.uint8)
@@ -197,6 +199,18 @@ class TailInputs:
         padded[: values.size] = values
         tensor = self.constant(f"{name}.channels", padded)
         return _value(tensor[channel], tensor.dtype)
+
+    def _computed_channel(self, name: str, channel: Expr) -> Expr:
+        """Return an element of a tensor that has nothing but channels."""
+        activation = self.context.activations[name]
+        count = activation.shape[-1] if activation.shape else 1
+        operand = f"{name}.channels"
+        if operand not in self._tensors:
+            step = activation.view.strides[-1] if activation.shape else 1
+            self._tensors[operand] = placeholder((count,), activation.dtype, operand)
+            self.views[operand] = replace(activation.view, shape=(count,), strides=(step,))
+        position = channel if count > 1 else Const(0, ScalarType.INDEX)
+        return _value(self._tensors[operand][position], activation.dtype)
 
     def constant(self, name: str, values: Array) -> Tensor:
         """Return a constant operand; one name stands for the same values each time."""
