@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.compiled import Placement
+from tilewright.compiler.lowering.listing import list_layer
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError
@@ -21,6 +22,7 @@ from tilewright.presentation import placement_records, placement_table
 from tilewright.runtime.devices import Device
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.program_run import is_program
+from tilewright.runtime.tuning import Tuning, tuned_choices
 from tilewright.terminal import Terminal
 
 
@@ -46,6 +48,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default="host",
         help="of the library: host, x86-64-v3, cortex-a53 or cortex-a9 (default: %(default)s)",
     )
+    parser.add_argument(
+        "--layer",
+        metavar="NAME",
+        help="print one layer instead: tensor expression, schedule, loop nest, instructions",
+    )
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
@@ -53,6 +60,8 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     if arguments.library and is_program(arguments.model):
         raise InputError("a program for the accelerator does not run on a processor")
     if is_program(arguments.model):
+        if arguments.layer:
+            raise InputError("--layer is for models, a program has no tensor expressions")
         program = load_program_file(arguments)
         if arguments.output:
             write_atomically(arguments.output, program.to_bytes())
@@ -66,6 +75,12 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             files = compiled.save_library(arguments.library, arguments.processor)
         for file in files:
             terminal.message(f"wrote {file}")
+    if arguments.layer:
+        config = compiled.config
+        choices = tuned_choices(Tuning.CACHED, config)
+        text = list_layer(compiled.graph, config, arguments.layer, choices=choices)
+        terminal.result(text)
+        return Outcome(record={"model": str(arguments.model), "listing": text})
     return _show(arguments, compiled.config, compiled.programs, compiled.placement, terminal)
 
 

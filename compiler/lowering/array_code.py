@@ -111,38 +111,30 @@ class ArrayCode:
         *,
         accumulate: bool,
     ) -> None:
-        operation = self._operation
+        operation, blocks = self._operation, self._loops.blocks
         inp, wgt, output = places
         src = locate(operation.inputs["inp"], inp, indices)
         dst = locate(operation.output, output, indices)
         uops = emitter.load_uops(GemmUop, run.uops)
-        blocks = self._loops.blocks
         at = np.unravel_index(run.first, tuple(loop.count(indices) for loop in blocks))
         moved = sum(
             dst.step(loop.name) * int(index) for loop, index in zip(blocks, at, strict=True)
         )
         own = dst.step(blocks[-1].name) if blocks else 0
-        loops = levels(
-            (
-                Level(count=run.count, steps=(own, run.src_step, run.wgt_step)),
-                *(
-                    Level(
-                        count=loop.count(indices),
-                        steps=(dst.step(loop.name), src.step(loop.name), 0),
-                    )
-                    for loop in self._loops.positions
-                ),
-            )
+        positions = (
+            Level(count=loop.count(indices), steps=(dst.step(loop.name), src.step(loop.name), 0))
+            for loop in self._loops.positions
         )
-        for added, inner in instructions(loops):
-            extra = added or (0, 0, 0)
+        together = Level(count=run.count, steps=(own, run.src_step, run.wgt_step))
+        for added, inner in instructions(levels((together, *positions))):
+            more_dst, more_src, more_wgt = added or (0, 0, 0)
             gemm = Gemm(
                 accumulate=accumulate,
                 uop_begin=uops.begin,
                 uop_count=uops.entries,
-                dst=dst.entry + moved + extra[0],
-                src=src.entry + run.src + extra[1],
-                wgt=wgt.begin + run.wgt + extra[2],
+                dst=dst.entry + moved + more_dst,
+                src=src.entry + run.src + more_src,
+                wgt=wgt.begin + run.wgt + more_wgt,
                 loops=_gemm_loops(inner),
             )
             emitter.gemm(gemm, inp=inp.span, wgt=wgt, uops=uops, acc=output.span)

@@ -36,11 +36,6 @@ def _strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
 
 
-def placed(span: Span, sizes: tuple[int, ...]) -> Placed:
-    """Return a tensor all of which lies in `span`."""
-    return Placed(span=span, sizes=sizes, origins=(0,) * len(sizes))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoad:
     """A tile of activations that is loaded when something reads it, unless it is still there.
@@ -58,8 +53,10 @@ class TileLoad:
     column: int
     columns: int
     padding: Padding
-    #: Extents of the axes of the tensor in the scratchpad; `plane_axis` is that of the blocks.
+    #: Extents of the axes of the tensor in the scratchpad, and the index of its first entry;
+    #: `plane_axis` is the axis of the blocks.
     sizes: tuple[int, ...]
+    origins: tuple[int, ...]
     plane_axis: int
 
     @property
@@ -88,7 +85,7 @@ class TileLoad:
         span = emitter.load_tile(
             self.memory, (self.view.name, region, self.padding), region, self.padding, pinned
         )
-        sizes, origins = list(self.sizes), [0] * len(self.sizes)
+        sizes, origins = list(self.sizes), list(self.origins)
         sizes[self.plane_axis], origins[self.plane_axis] = len(chosen), chosen.start
         return Placed(span=span, sizes=tuple(sizes), origins=tuple(origins))
 
@@ -101,13 +98,15 @@ class ConstantLoad:
     constant: ConstantEntries
     begins: tuple[int, ...]
     sizes: tuple[int, ...]
-    #: Extents of the axes of the tensor in the scratchpad.
+    #: Extents of the axes of the tensor in the scratchpad, and the index of its first entry.
     layout: tuple[int, ...]
+    origins: tuple[int, ...]
 
     def bring(self, emitter: Emitter, pinned: tuple[Span, ...] = ()) -> Placed:
         """Load the part, away from the `pinned` spans."""
         data = self.constant.part(self.begins, self.sizes)
-        return placed(emitter.load_constant(self.memory, data, pinned), self.layout)
+        span = emitter.load_constant(self.memory, data, pinned)
+        return Placed(span=span, sizes=self.layout, origins=self.origins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

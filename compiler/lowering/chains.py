@@ -218,7 +218,7 @@ def _alternate(kernels: Sequence[Kernel]) -> bool:
     """
     lanes = [isinstance(kernel, LaneKernel) and len(kernel.sources) == 1 for kernel in kernels]
     engines = [
-        on_lanes or isinstance(kernel, MatrixKernel)
+        on_lanes or (isinstance(kernel, MatrixKernel) and kernel.phases == (1, 1))
         for kernel, on_lanes in zip(kernels, lanes, strict=True)
     ]
     neighbours = any(first and second for first, second in itertools.pairwise(lanes))

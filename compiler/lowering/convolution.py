@@ -26,7 +26,7 @@ from tilewright.compiler.tensor.accelerator import (
 )
 from tilewright.compiler.tensor.build import cast, constant, reduce_sum
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
-from tilewright.compiler.tensor.expressions import Expr, Tensor
+from tilewright.compiler.tensor.expressions import Axis, Expr, Tensor
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.memories import Memory
@@ -76,15 +76,23 @@ def convolution(shape: ConvolutionShape, config: AcceleratorConfig) -> Tensor:
     return _with_residual(result, output, config)
 
 
+def product_axes(
+    x: Tensor, addends: int, window: Window, config: AcceleratorConfig
+) -> tuple[Axis, ...]:
+    """Return what a convolution of `x` sums over."""
+    names = ("from_block", "from_part", "addend", "ky", "kx", "channel")
+    extents = (x.shape[1], x.shape[4], addends, *window.kernel, config.block_in)
+    return tuple(map(reduce_axis, extents, names))
+
+
 def _products(x: Tensor, shape: ConvolutionShape, config: AcceleratorConfig) -> Tensor:
     window, size = shape.window, (shape.output.rows, shape.output.columns)
     inp = bordered(x, window, size, "inp")
     output = shape.output.shape(config, config.block_out)
-    reduced = (x.shape[1], x.shape[4], shape.addends, *window.kernel)
+    axes = product_axes(x, shape.addends, window, config)
+    reduced = tuple(axis.extent for axis in axes[:-1])
     entry = (config.block_out, config.block_in)
     w = placeholder((output[1], output[4], *reduced, *entry), INT8, "w")
-    names = ("from_block", "from_part", "addend", "ky", "kx", "channel")
-    axes = tuple(map(reduce_axis, (*reduced, config.block_in), names))
     from_block, from_part, addend, ky, kx, channel = (axis.var for axis in axes)
 
     def product(

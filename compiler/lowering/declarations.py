@@ -96,10 +96,19 @@ def limits(scale: Requantisation, prefix: str = "") -> dict[str, int]:
     return {prefix + name: value for name, value in zip(LIMITS, values, strict=True)}
 
 
-def tile_output(s: Schedule, sizes: tuple[int, int, int], outer: tuple[str, ...]) -> str:
-    """Cut `y` to tiles of blocks, rows and columns; return the innermost loop over tiles."""
+def tile_output(
+    s: Schedule,
+    sizes: tuple[int, int, int],
+    outer: tuple[str, ...],
+    phases: tuple[str, ...] = (),
+) -> str:
+    """Cut `y` to tiles of blocks, rows and columns; return the innermost loop over tiles.
+
+    `phases` names the loops behind rows and behind columns where there are any.
+    """
     for axis, size in zip(("block", "row", "column"), sizes, strict=True):
         s.split("y", axis, size)
-    inner = ("block.inner", "row.inner", "column.inner", "part", "image", "lane")
-    s.reorder("y", "group", *outer, *inner)
+    behind_rows, behind_columns = phases[:1], phases[1:]
+    inner = ("block.inner", "row.inner", *behind_rows, "column.inner", *behind_columns)
+    s.reorder("y", "group", *outer, *inner, "part", "image", "lane")
     return outer[-1]

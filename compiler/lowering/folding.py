@@ -15,7 +15,7 @@ def folded_shape(
     taps = kernel.window.taps
     channels = taps * image.channels
     before = taps * -(-image.channels // config.block_in)
-    if kernel.groups != 1 or -(-channels // config.block_in) >= before:
+    if kernel.groups != 1 or kernel.phases != (1, 1) or -(-channels // config.block_in) >= before:
         return None
     return TensorShape(
         images=image.images, height=output.height, width=output.width, channels=channels

@@ -57,7 +57,7 @@ def _fusible(group: KernelGroup | None) -> bool:
     if group is None or len(group.legalised.kernels) != 1:
         return False
     kernel = group.legalised.kernels[0]
-    return isinstance(kernel, MatrixKernel) and kernel.residual is None
+    return isinstance(kernel, MatrixKernel) and kernel.residual is None and kernel.phases == (1, 1)
 
 
 def _with_residual(kernel: Kernel, conv: Node, node: Node, op: Add) -> MatrixKernel:

@@ -89,7 +89,12 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixKernel:
-    """A convolution on the array, requantised, with an optional residual addition."""
+    """A convolution on the array, requantised, with an optional residual addition.
+
+    With `phases` it makes so many rows and columns of results per position of its window, each with
+    weights, bias and scale of its own, in whole layout blocks: those of one phase after the other,
+    columns before rows. `taps` then says which taps of the window each phase has.
+    """
 
     name: str
     source: str
@@ -100,6 +105,9 @@ class MatrixKernel:
     groups: int
     scale: Requantisation
     residual: Residual | None = None
+    phases: tuple[int, int] = (1, 1)
+    #: bool ``[phase rows, phase columns, kh, kw]``; None where every tap counts.
+    taps: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,6 @@ from tilewright.compiler.tensor.accelerator import (
     INT8,
     INT16,
     INT32,
-    RUN_SCOPE,
     clipped,
     constant_load,
     instruction_set,
@@ -43,6 +42,7 @@ from tilewright.compiler.tensor.build import (
 )
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Axis, Expr, Tensor
+from tilewright.compiler.tensor.realisation import RUN_SCOPE
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import VectorOperation

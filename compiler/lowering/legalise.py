@@ -18,6 +18,7 @@ from tilewright.compiler.lowering.kernels import (
 )
 from tilewright.compiler.lowering.movement import lower_concat, lower_pad, lower_slice
 from tilewright.compiler.lowering.tensors import TensorShape
+from tilewright.compiler.lowering.transposed import lower_transposed
 from tilewright.compiler.operators import (
     Add,
     AveragePool2d,
@@ -94,7 +95,9 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
             return lower_slice(node, op, graph, config)
         case Reshape():
             return Legalised(kernels=()) if is_view(node, graph) else _MOVES
-        case Softmax() | ConvTranspose2d() | MatMul() | Mul() | LayerNorm():
+        case ConvTranspose2d() as op:
+            return lower_transposed(node, op, graph, config)
+        case Softmax() | MatMul() | Mul() | LayerNorm():
             return _unsupported(node)
         case Transpose() | Expand() | Upsample2d() | Gather():
             return _unsupported(node)

@@ -19,11 +19,12 @@ from tilewright.compiler.lowering.placement import (
     kernel_tensors,
     tensor_views,
 )
+from tilewright.compiler.lowering.places import Places, join_copies, place_of, view_places
 from tilewright.compiler.lowering.prefetch import prefetch_weights
 from tilewright.compiler.lowering.tasks import Task
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
-from tilewright.compiler.operators import Conv2d
+from tilewright.compiler.operators import Conv2d, ConvTranspose2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes
 from tilewright.isa.errors import CompileError
@@ -37,8 +38,8 @@ class _Stage:
 
     groups: tuple[KernelGroup, ...]
     shapes: Mapping[str, TensorShape]
-    #: Views share the bytes of another tensor.
-    roots: Mapping[str, str]
+    #: Of tensors that share the bytes of another one.
+    places: Places
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     folds: Mapping[str, tuple[str, Fold]]
@@ -139,30 +140,16 @@ def generate_code(
         stage.kernels, flat, config, interleave=not keep_intermediates, choices=choices
     )
     plan = _plan(stage, pipelines, flat, config.burst_bytes, keep_intermediates=keep_intermediates)
-    tensors = {
-        name: replace(flat[name], address=plan.offsets[stage.roots.get(name, name)])
-        for name in flat
-    }
+    tensors = {name: replace(flat[name], address=_address(name, stage, plan)) for name in flat}
     emitter = Emitter(config, ConstantPool(begin=plan.size_bytes, alignment=config.burst_bytes))
     layer_of_kernel = tuple(
         number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
     )
-    begins = []
-    for pipeline in pipelines:
-        begins.append(len(emitter.tasks))
-        emit_pipeline(pipeline, emitter, tensors, layer_of_kernel)
-    ends = (*begins[1:], len(emitter.tasks))
-    tasks = prefetch_weights(
-        [emitter.tasks[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    tasks = _tasks(pipelines, emitter, tensors, layer_of_kernel)
+    instructions = assign_tokens(
+        tasks, config, dram_begin=0, dram_end=plan.size_bytes, latency_hiding=latency_hiding
     )
     schedules = tuple(schedule for pipeline in pipelines for schedule in pipeline.schedules)
-    instructions = assign_tokens(
-        tasks,
-        config,
-        dram_begin=0,
-        dram_end=plan.size_bytes,
-        latency_hiding=latency_hiding,
-    )
     return StageCode(
         stage=stage,
         schedules=schedules,
@@ -175,8 +162,26 @@ def generate_code(
         ),
         tensors=tensors,
         constants=emitter.constants,
-        tasks=tuple(tasks),
+        tasks=tasks,
         instructions=(*instructions, Finish()),
+    )
+
+
+def _tasks(
+    pipelines: Sequence[Pipeline],
+    emitter: Emitter,
+    tensors: Mapping[str, BlockedTensor],
+    layer_of_kernel: Sequence[int],
+) -> tuple[Task, ...]:
+    begins = []
+    for pipeline in pipelines:
+        begins.append(len(emitter.tasks))
+        emit_pipeline(pipeline, emitter, tensors, layer_of_kernel)
+    ends = (*begins[1:], len(emitter.tasks))
+    return tuple(
+        prefetch_weights(
+            [emitter.tasks[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        )
     )
 
 
@@ -199,12 +204,8 @@ def _prepare(
         groups = fuse(
             computing, kernels, graph, lambda kernel: _fits(kernel, graph, config, choices)
         )
-    roots = _view_roots(nodes, kernels)
-    made = {name for node in nodes for name in node.outputs}
-    read = dict.fromkeys(
-        name for node in nodes for name in node.inputs if name not in graph.constants
-    )
-    inputs = tuple(name for name in read if name not in made)
+    places = view_places(nodes, kernels)
+    inputs = _inputs(nodes, graph)
     outputs = _outputs(nodes, groups, graph, everything=keep_intermediates)
     shapes: dict[str, TensorShape] = {}
     for group in groups:
@@ -213,10 +214,12 @@ def _prepare(
             for name in kernel_tensors(kernel):
                 if name not in shapes:
                     shapes[name] = TensorShape.of(graph.tensors[name].shape)
-    for name in (*inputs, *outputs, *roots, *roots.values()):
+    for name in (*inputs, *outputs, *places, *(place.root for place in places.values())):
         shapes.setdefault(name, TensorShape.of(graph.tensors[name].shape))
+    if not keep_intermediates:
+        groups, places = join_copies(groups, places, shapes, config)
     stage = _Stage(
-        groups=groups, shapes=shapes, roots=roots, inputs=inputs, outputs=outputs, folds={}
+        groups=groups, shapes=shapes, places=places, inputs=inputs, outputs=outputs, folds={}
     )
     return stage if keep_intermediates else _fold_inputs(stage, config)
 
@@ -224,6 +227,15 @@ def _prepare(
 def _fits(kernel: Kernel, graph: Graph, config: AcceleratorConfig, choices: Choices) -> bool:
     tensors = tensor_views(Legalised(kernels=(kernel,)), graph, config)
     return fits(kernel, tensors, config, choices)
+
+
+def _inputs(nodes: Sequence[Node], graph: Graph) -> tuple[str, ...]:
+    """Tensors that come from outside the stage."""
+    made = {name for node in nodes for name in node.outputs}
+    read = dict.fromkeys(
+        name for node in nodes for name in node.inputs if name not in graph.constants
+    )
+    return tuple(name for name in read if name not in made)
 
 
 def _outputs(
@@ -242,15 +254,6 @@ def _outputs(
     )
 
 
-def _view_roots(nodes: Sequence[Node], kernels: Mapping[str, Legalised]) -> dict[str, str]:
-    roots: dict[str, str] = {}
-    for node in nodes:
-        if not kernels[node.name].kernels:
-            source = node.inputs[0]
-            roots[node.outputs[0]] = roots.get(source, source)
-    return roots
-
-
 def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
     """Fold the windows of first layers into the layout of the stage's inputs."""
     groups = list(stage.groups)
@@ -263,7 +266,8 @@ def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
             for kernel in group.legalised.kernels
             if name in kernel_tensors(kernel)
         ]
-        if len(readers) != 1 or name in stage.roots.values() or name in stage.outputs:
+        viewed = any(place.root == name for place in stage.places.values())
+        if len(readers) != 1 or viewed or name in stage.outputs:
             continue
         number, kernel = readers[0]
         if not isinstance(kernel, MatrixKernel) or kernel.source != name:
@@ -284,6 +288,11 @@ def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
     return replace(stage, groups=tuple(groups), shapes=shapes, folds=folds)
 
 
+def _address(name: str, stage: _Stage, plan: MemoryPlan) -> int:
+    place = place_of(name, stage.places)
+    return plan.offsets[place.root] + place.offset_bytes
+
+
 def _plan(
     stage: _Stage,
     pipelines: Sequence[Pipeline],
@@ -298,7 +307,7 @@ def _plan(
     last: dict[str, int] = {}
 
     def touch(name: str, when: int) -> None:
-        root = stage.roots.get(name, name)
+        root = place_of(name, stage.places).root
         first[root] = min(first.get(root, when), when)
         last[root] = max(last.get(root, when), when)
 
@@ -372,7 +381,7 @@ def _assemble(code: StageCode, config: AcceleratorConfig) -> Program:
 
 
 def _layer_info(group: KernelGroup, schedules: Sequence[Schedule]) -> LayerInfo:
-    convolution = any(isinstance(node.op, Conv2d) for node in group.nodes)
+    convolution = any(isinstance(node.op, Conv2d | ConvTranspose2d) for node in group.nodes)
     return LayerInfo(
         name="+".join(node.name for node in group.nodes),
         operator="+".join(type(node.op).__name__ for node in group.nodes),

@@ -1,11 +1,20 @@
 """A convolution on the array: its weights in blocks, its tiles, and the code of its schedule."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from typing_extensions import assert_never
 
-from tilewright.compiler.lowering.bindings import Binding, DramView, WeightBlocks
+from tilewright.compiler.lowering.bindings import (
+    Binding,
+    ConstantEntries,
+    DramView,
+    WeightBlocks,
+)
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.convolution import (
     ConvolutionShape,
@@ -13,6 +22,11 @@ from tilewright.compiler.lowering.convolution import (
     schedule_convolution,
 )
 from tilewright.compiler.lowering.declarations import PAD, SUM, Plane, limits
+from tilewright.compiler.lowering.interleaved import (
+    InterleavedShape,
+    interleaved_convolution,
+    schedule_interleaved,
+)
 from tilewright.compiler.lowering.kernels import MatrixKernel
 from tilewright.compiler.lowering.nest_code import NestCode, NestTiles
 from tilewright.compiler.lowering.parameters import (
@@ -23,11 +37,12 @@ from tilewright.compiler.lowering.parameters import (
 from tilewright.compiler.lowering.products import pack_weights
 from tilewright.compiler.lowering.steps import TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
-from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling, choose_tiling
+from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling, legal_tilings
 from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import CompileError
 from tilewright.isa.memo import memoize
 
 
@@ -47,31 +62,60 @@ class MatrixSchedule:
         self.config = config
         self.source = tensors[kernel.source]
         self.output = tensors[kernel.output]
-        self.packed = pack_weights(kernel.weights, kernel.groups, config)
+        self.packed = pack_weights(kernel.weights, kernel.groups, config, kernel.taps)
         self.shape = self._shape(streamed=streamed)
-        self.tiling = choices.matrix_tiling(self.shape) or choose_tiling(self.shape, config)
+        tuned = choices.matrix_tiling(self.shape)
+        self.tiling = tuned if tuned and self._suits(tuned) else self.legal_tilings()[0]
+
+    def legal_tilings(self) -> tuple[MatrixTiling, ...]:
+        """Return every tiling that fits, by estimated cycles; there is at least one.
+
+        Raises
+        ------
+        CompileError
+            As `tilewright.compiler.lowering.tiling.legal_tilings`.
+        """
+        found = legal_tilings(self.shape, self.config)
+        if self.kernel.phases != (1, 1):
+            found = tuple(filter(self._suits, found))
+        if not found:
+            raise CompileError("no tile holds the results of all phases of a position")
+        return found
+
+    def _suits(self, tiling: MatrixTiling) -> bool:
+        """Whether the results of all phases at a position are in one tile."""
+        return tiling.out_blocks % math.prod(self.kernel.phases) == 0
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """Rows and columns of positions of the window."""
+        shape, (rows, columns) = self.output.shape, self.kernel.phases
+        return shape.height // rows, shape.width // columns
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates, without any rounding up."""
-        shape = self.output.shape
-        return shape.images * shape.height * shape.width * self.kernel.weights.size
+        shape, taps = self.output.shape, self.kernel.taps
+        if taps is None:
+            return shape.images * shape.height * shape.width * self.kernel.weights.size
+        per_position = int(taps.sum()) * shape.channels * int(self.kernel.weights.shape[3])
+        return shape.images * math.prod(self.positions) * per_position
 
     @property
     def ideal_cycles(self) -> int:
         """Cycles of the array alone: channels rounded up to whole blocks, the window folded in
         where the input has too few channels to fill a block.
         """
-        shape, config = self.output.shape, self.config
+        config = self.config
         per_position = self.packed.products
-        if self.packed.dense:
+        if self.packed.dense and self.kernel.taps is None:
             outputs, rows, columns, inputs = self.kernel.weights.shape
             taps = rows * columns
             reduction = min(
                 -(-taps * inputs // config.block_in), taps * -(-inputs // config.block_in)
             )
             per_position = reduction * -(-outputs // config.block_out)
-        return self.output.groups * shape.height * shape.width * per_position
+        return self.output.groups * math.prod(self.positions) * per_position
 
     @property
     def resident_weights(self) -> int:
@@ -83,11 +127,15 @@ class MatrixSchedule:
 
     def declared(self) -> Tensor:
         """Return the kernel's tensor expression."""
-        return convolution(self._declaration(), self.config)
+        match self._declaration():
+            case ConvolutionShape() as shape:
+                return convolution(shape, self.config)
+            case InterleavedShape() as shape:
+                return interleaved_convolution(shape, self.config)
 
     def tensor_schedule(self) -> Schedule:
         """Return the schedule of the convolution's tensor expression."""
-        return schedule_convolution(self._declaration(), self.tiling, self.config)
+        return _schedule(self._declaration(), self.tiling, self.config)
 
     def steps(self, tensors: Mapping[str, BlockedTensor]) -> tuple[TileStep, ...]:
         """Return the tiles in order, on tensors that have their place in DRAM."""
@@ -95,11 +143,18 @@ class MatrixSchedule:
         return tuple(NestTiles(code, self.bindings(tensors), self.scalars()).steps())
 
     def _shape(self, *, streamed: bool) -> MatrixShape:
-        packed = self.packed
+        packed, phases = self.packed, math.prod(self.kernel.phases)
+        output = self.output
+        if phases > 1:
+            # The search takes the results of all phases at a position for its channels.
+            channels = output.blocks * phases * output.block
+            rows, columns = self.positions
+            shape = replace(output.shape, height=rows, width=columns, channels=channels)
+            output = replace(output, shape=shape)
         return MatrixShape(
             window=replace(self.kernel.window, pad_value=0),
             source=self.source,
-            output=self.output,
+            output=output,
             products=packed.most_products,
             all_products=packed.products,
             spans=() if packed.dense else packed.spans,
@@ -107,8 +162,17 @@ class MatrixSchedule:
             streamed=streamed,
         )
 
-    def _declaration(self) -> ConvolutionShape:
+    def _declaration(self) -> ConvolutionShape | InterleavedShape:
         kernel = self.kernel
+        if kernel.phases != (1, 1):
+            rows, columns = self.positions
+            return InterleavedShape(
+                source=Plane.of(self.source),
+                output=replace(Plane.of(self.output), rows=rows, columns=columns),
+                window=replace(kernel.window, pad_value=0),
+                phases=kernel.phases,
+                addends=self.packed.addends,
+            )
         return ConvolutionShape(
             source=Plane.of(self.source),
             output=Plane.of(self.output),
@@ -135,6 +199,8 @@ class MatrixSchedule:
             "w": WeightBlocks(tiles=self.packed.tiles, present=self.packed.present),
             "prm": scales_of_channels(kernel.scale, config),
         }
+        if kernel.phases != (1, 1):
+            bindings |= _by_phase(bindings, kernel.phases)
         residual = kernel.residual
         if residual is not None:
             factors = np.array([[residual.own_coefficient], [residual.coefficient]])
@@ -146,6 +212,34 @@ class MatrixSchedule:
         return bindings
 
 
+def _by_phase(bindings: Mapping[str, Binding], phases: tuple[int, int]) -> dict[str, Binding]:
+    """Return weights and parameters with the rows and columns of phases in front."""
+
+    def split(values: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
+        return values.reshape(*phases, -1, *values.shape[1:])
+
+    weights, prm = bindings["w"], bindings["prm"]
+    assert isinstance(weights, WeightBlocks) and isinstance(prm, ConstantEntries)  # noqa: PT018
+    return {
+        "w": WeightBlocks(tiles=split(weights.tiles), present=split(weights.present)),
+        "prm": ConstantEntries(entries=split(prm.entries)),
+    }
+
+
+def _schedule(
+    shape: ConvolutionShape | InterleavedShape, tiling: MatrixTiling, config: AcceleratorConfig
+) -> Schedule:
+    match shape:
+        case ConvolutionShape():
+            return schedule_convolution(shape, tiling, config)
+        case InterleavedShape():
+            return schedule_interleaved(shape, tiling, config)
+        case _:
+            assert_never(shape)
+
+
 @memoize
-def _code(shape: ConvolutionShape, tiling: MatrixTiling, config: AcceleratorConfig) -> NestCode:
-    return NestCode(lower(schedule_convolution(shape, tiling, config)))
+def _code(
+    shape: ConvolutionShape | InterleavedShape, tiling: MatrixTiling, config: AcceleratorConfig
+) -> NestCode:
+    return NestCode(lower(_schedule(shape, tiling, config)))

@@ -44,7 +44,7 @@ def lower_concat(node: Node, op: Concat, graph: Graph, config: AcceleratorConfig
     row, column = 0, 0
     for number, (name, shape) in enumerate(zip(node.inputs, shapes, strict=True)):
         kernels.append(
-            _copy(
+            copy_kernel(
                 f"{node.name}#{number}",
                 LaneSource(tensor=name),
                 node.outputs[0],
@@ -64,7 +64,7 @@ def _concat_channels(
     if any(begin % config.layout_block for begin in begins[:-1]):
         return _interleave_channels(node, shapes, begins, graph)
     kernels = tuple(
-        _copy(
+        copy_kernel(
             f"{node.name}#{number}",
             LaneSource(tensor=name),
             node.outputs[0],
@@ -123,7 +123,7 @@ def lower_pad(node: Node, op: Pad, graph: Graph, config: AcceleratorConfig) -> D
     window = Window(before=before, pad_value=value)
     if not op.before[-1] and not op.after[-1]:
         size = (output.height, output.width, output.channels)
-        copy = _copy(
+        copy = copy_kernel(
             node.name, LaneSource(tensor=node.inputs[0]), node.outputs[0], size=size, window=window
         )
         return Legalised(kernels=(copy,))
@@ -154,7 +154,7 @@ def lower_slice(node: Node, op: Slice, graph: Graph, config: AcceleratorConfig) 
     if step == 1 and first % config.layout_block == 0:
         size = (output.height, output.width, output.channels)
         block = first // config.layout_block
-        copy = _copy(
+        copy = copy_kernel(
             node.name,
             LaneSource(tensor=node.inputs[0], block=block),
             node.outputs[0],
@@ -203,7 +203,7 @@ def _unit_scale(bias: IntArray) -> Requantisation:
     )
 
 
-def _copy(
+def copy_kernel(
     name: str,
     source: LaneSource,
     output: str,
@@ -212,6 +212,7 @@ def _copy(
     window: Window | None = None,
     target: tuple[int, int, int] = (0, 0, 0),
 ) -> Kernel:
+    """Return a copy of rows, columns and channels `size`, to the place `target` of the output."""
     rows, columns, channels = size
     return LaneKernel(
         name=name,

@@ -1,7 +1,7 @@
 """Generation of code from a loop nest: its tiles in order, and the tasks of each."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +15,10 @@ from tilewright.compiler.lowering.buffers import (
     Placed,
     TileLoad,
     WeightLoad,
-    placed,
 )
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.nests import (
+    Access,
     Condition,
     Node,
     Operation,
@@ -32,7 +32,7 @@ from tilewright.compiler.lowering.operands import reach
 from tilewright.compiler.lowering.scratchpads import Span
 from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tables import Indices
-from tilewright.compiler.lowering.transfer_code import emit_store, evaluate_load
+from tilewright.compiler.lowering.transfer_code import emit_store, evaluate_load, stored_tile
 from tilewright.compiler.lowering.vector_code import emit_vector
 from tilewright.compiler.tensor.accelerator import memory_of
 from tilewright.compiler.tensor.statements import LoopNest
@@ -69,8 +69,9 @@ class NestCode:
                 readers[access.tensor.name] = readers.get(access.tensor.name, 0) + 1
         #: Tensors that nothing but one operation reads.
         self.read_once = frozenset(name for name, count in readers.items() if count == 1)
-        #: The innermost loops that store something: an iteration of theirs is a tile.
-        self.storing = frozenset(_storing_loops(self.root))
+        #: Axes of tensors in scratchpads of which each operation takes one index: there is a
+        #: buffer for each index, as virtual threads have storage of their own.
+        self.apart = _axes_apart(self.operations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,29 +111,23 @@ class NestTiles:
         self._code = code
         self._scalars = scalars
         self._bindings = bindings
-        self._buffers: dict[str, Buffer] = {}
+        self._buffers: dict[_Key, Buffer] = {}
         self._arrays: dict[int, ArrayCode] = {}
 
     def steps(self) -> Iterator[TileStep]:
-        """Iterate over the tiles in order; what comes before a tile belongs to it."""
+        """Iterate over the tiles in order; each ends with its store."""
         waiting: list[_Action] = []
         for action in self._actions(self._code.root, {}):
-            if action is not None:
-                waiting.append(action)
-            else:
-                yield self._step(tuple(waiting))
+            waiting.append(action)
+            if isinstance(action, _Do) and action.operation.intrinsic.engine is Engine.STORE:
+                yield self._step(tuple(waiting), action)
                 waiting = []
-        if waiting:
-            yield self._step(tuple(waiting))
 
-    def _actions(self, node: Node, indices: Indices) -> Iterator[_Action | None]:
-        """Iterate over what is done; None ends a tile."""
+    def _actions(self, node: Node, indices: Indices) -> Iterator[_Action]:
         match node:
             case TileLoop():
                 for index in range(node.extent):
                     yield from self._actions(node.body, {**indices, node.name: index})
-                    if node.name in self._code.storing:
-                        yield None
             case Scope():
                 yield _Enter(name=node.tensor.name)
                 yield from self._actions(node.body, indices)
@@ -148,7 +143,7 @@ class NestTiles:
                 assert_never(node)
 
     def _operation(self, operation: Operation, indices: Indices) -> Iterator[_Do]:
-        if all(condition.at(indices) for condition in operation.conditions):
+        if operation.does_anything(indices):
             numbers = operation.numbers(indices, self._scalars)
             loaded = self._load(operation, indices, numbers)
             yield _Do(operation=operation, indices=indices, numbers=numbers, loaded=loaded)
@@ -158,37 +153,37 @@ class NestTiles:
     ) -> Buffer | None:
         if operation.intrinsic.engine is not Engine.LOAD:
             return None
-        source = operation.inputs["source"].tensor.name
-        rank = _rank(operation.output.tensor.scope, len(operation.output.tensor.shape))
-        return evaluate_load(operation, indices, numbers, self._bindings[source], rank)
+        binding = self._bindings[operation.inputs["source"].tensor.name]
+        target = operation.output
+        axes = range(_rank(target.tensor.scope, len(target.tensor.shape)))
+        origins = self._key(target, indices).origins(len(axes))
+        if any(target.bases[axis].at(indices) != origins[axis] for axis in axes):
+            raise CompileError(f"a load must fill all of {target.tensor.name!r}")
+        return evaluate_load(operation, indices, numbers, binding, origins)
 
-    def _step(self, actions: tuple[_Action, ...]) -> TileStep:
-        reads: list[RowRange] = []
-        writes: list[tuple[RowRange, int]] = []
-        for action in actions:
-            if isinstance(action, _Do) and isinstance(action.loaded, TileLoad):
-                load = action.loaded
-                reads.append(_rows(load.view, load.group, load.row, load.rows))
-            elif isinstance(action, _Do) and action.operation.intrinsic.engine is Engine.STORE:
-                writes.append(self._written(action))
-        ((written, share),) = writes
-        return TileStep(
-            reads=tuple(reads), writes=written, share=share, emit=partial(self._emit, actions)
-        )
-
-    def _written(self, action: _Do) -> tuple[RowRange, int]:
-        target = action.operation.output
+    def _step(self, actions: tuple[_Action, ...], store: _Do) -> TileStep:
+        loads = (action.loaded for action in actions if isinstance(action, _Do))
+        target = store.operation.output
         view = self._bindings[target.tensor.name]
         assert isinstance(view, DramView), "a store goes to DRAM"
-        group, _, row, *_ = (base.at(action.indices) for base in target.bases)
-        planes, rows, columns, *_ = (e.at(action.indices) for e in action.operation.extents)
-        return _rows(view, group, row, rows), planes * columns
+        tile = stored_tile(store.operation, store.indices, view)
+        return TileStep(
+            reads=tuple(
+                _rows(load.view, load.group, load.row, load.rows)
+                for load in loads
+                if isinstance(load, TileLoad)
+            ),
+            writes=RowRange(tensor=view.name, group=tile.group, begin=tile.row, count=tile.rows),
+            share=tile.blocks * tile.columns,
+            emit=partial(self._emit, actions),
+        )
 
     def _emit(self, actions: tuple[_Action, ...], emitter: Emitter) -> None:
         for action in actions:
             match action:
                 case _Enter():
-                    self._buffers.pop(action.name, None)
+                    for key in [key for key in self._buffers if key.name == action.name]:
+                        del self._buffers[key]
                 case _Do():
                     self._carry_out(action, emitter)
                 case _:
@@ -196,20 +191,19 @@ class NestTiles:
 
     def _carry_out(self, action: _Do, emitter: Emitter) -> None:
         operation, indices = action.operation, action.indices
-        name = operation.output.tensor.name
         match operation.intrinsic.engine:
             case Engine.LOAD:
                 assert action.loaded is not None, "evaluated with the tile"
-                self._buffers[name] = action.loaded
+                self._buffers[self._key(operation.output, indices)] = action.loaded
             case Engine.GEMM:
                 self._multiply(operation, indices, emitter)
             case Engine.VECTOR:
-                inputs = self._bring(operation, emitter)
+                inputs = self._bring(operation, indices, emitter)
                 output = self._output(operation, indices, emitter)
                 emit_vector(operation, indices, action.numbers, inputs, output, emitter)
             case Engine.STORE:
-                source = self._buffers[operation.inputs["source"].tensor.name]
-                view = self._bindings[name]
+                source = self._buffer(operation.inputs["source"], indices)
+                view = self._bindings[operation.output.tensor.name]
                 assert isinstance(source, Placed), "`out` is written by the vector engine"
                 assert isinstance(view, DramView), "a store goes to DRAM"
                 emit_store(operation, indices, view, source, emitter)
@@ -219,21 +213,21 @@ class NestTiles:
     def _multiply(self, operation: Operation, indices: Indices, emitter: Emitter) -> None:
         if id(operation) not in self._arrays:
             self._arrays[id(operation)] = ArrayCode(operation)
-        tile = self._buffers[operation.inputs["inp"].tensor.name]
-        weights = self._buffers[operation.inputs["wgt"].tensor.name]
+        tile = self._buffer(operation.inputs["inp"], indices)
+        weights = self._buffer(operation.inputs["wgt"], indices)
         if not isinstance(tile, TileLoad) or not isinstance(weights, WeightLoad):
             raise CompileError("the array multiplies activations from DRAM with constant weights")
         output = self._output(operation, indices, emitter)
         self._arrays[id(operation)].emit(indices, tile, weights, output, emitter)
 
-    def _bring(self, operation: Operation, emitter: Emitter) -> dict[str, Placed]:
+    def _bring(self, operation: Operation, indices: Indices, emitter: Emitter) -> dict[str, Placed]:
         """Load the operands that are not on chip yet."""
         inputs: dict[str, Placed] = {}
         operands = operation.operands
         for name in (name for name in _LOAD_ORDER if name in operands):
             access = operands[name]
             spans = tuple(place.span for place in inputs.values())
-            buffer = self._buffers[access.tensor.name]
+            buffer = self._buffer(access, indices)
             match buffer:
                 case Placed():
                     inputs[name] = buffer
@@ -248,14 +242,15 @@ class NestTiles:
     def _output(self, operation: Operation, indices: Indices, emitter: Emitter) -> Placed:
         """Return where the result of an operation lies, and make room if it is new."""
         tensor, access = operation.output.tensor, operation.output
-        known = self._buffers.get(tensor.name)
+        key = self._key(access, indices)
+        known = self._buffers.get(key)
         if isinstance(known, Placed):
             return known
         rank = _rank(tensor.scope, len(tensor.shape))
         counts = {loop.name: loop.count(indices) for loop in operation.loops}
         # What loops over tiles add to is there as a whole, the rest as far as this tile goes.
         sizes = tuple(
-            tensor.shape[axis] if access.bases[axis].names else extent
+            tensor.shape[axis] if access.bases[axis].names and axis not in key.axes else extent
             for axis, extent in enumerate(reach(access, counts, rank))
         )
         memory = memory_of(tensor.scope)
@@ -263,20 +258,67 @@ class NestTiles:
         if memory is Memory.OUT:
             span = emitter.take_out(entries)
         else:
-            span = self._in_place(operation, sizes) or emitter.take_bank(entries)
-        self._buffers[tensor.name] = placed(span, sizes)
-        return placed(span, sizes)
+            span = self._in_place(operation, indices, sizes) or emitter.take_bank(entries)
+        result = Placed(span=span, sizes=sizes, origins=key.origins(rank))
+        self._buffers[key] = result
+        return result
 
-    def _in_place(self, operation: Operation, sizes: tuple[int, ...]) -> Span | None:
+    def _key(self, access: Access, indices: Indices) -> "_Key":
+        """Tell which buffer of a tensor an access is to."""
+        axes = self._code.apart.get(access.tensor.name, ())
+        return _Key(
+            name=access.tensor.name,
+            axes=axes,
+            at=tuple(access.bases[axis].at(indices) for axis in axes),
+        )
+
+    def _buffer(self, access: Access, indices: Indices) -> Buffer:
+        key = self._key(access, indices)
+        if key not in self._buffers:
+            raise CompileError(f"{access.tensor.name!r} is read before it is in its scratchpad")
+        return self._buffers[key]
+
+    def _in_place(
+        self, operation: Operation, indices: Indices, sizes: tuple[int, ...]
+    ) -> Span | None:
         """Return the entries of `acc` that the result may overwrite element by element."""
         value = operation.operands.get("value")
         if value is None or value.tensor.name not in self._code.read_once:
             return None
-        source = self._buffers[value.tensor.name]
+        source = self._buffer(value, indices)
         if not isinstance(source, Placed) or source.span.memory is not Memory.ACC:
             return None
         same = source.sizes == sizes and value.steps == operation.output.steps
         return source.span if same else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """One of the buffers of a tensor: indices along the axes that keep them apart."""
+
+    name: str
+    axes: tuple[int, ...]
+    at: tuple[int, ...]
+
+    def origins(self, rank: int) -> tuple[int, ...]:
+        """Return the first index along each of `rank` axes."""
+        given = dict(zip(self.axes, self.at, strict=True))
+        return tuple(given.get(axis, 0) for axis in range(rank))
+
+
+def _axes_apart(operations: Iterable[Operation]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, set[int]] = {}
+    for operation in operations:
+        run = () if operation.run is None else operation.run.inputs.values()
+        for access in (*operation.inputs.values(), *run, operation.output):
+            moving = {
+                axis
+                for axis in range(len(access.bases))
+                if access.bases[axis].names and not access.steps[axis] and axis not in access.axes
+            }
+            name = access.tensor.name
+            found[name] = found.get(name, moving) & moving
+    return {name: tuple(sorted(axes)) for name, axes in found.items()}
 
 
 def _rank(scope: str, axes: int) -> int:
@@ -286,20 +328,3 @@ def _rank(scope: str, axes: int) -> int:
 
 def _rows(view: DramView, group: int, row: int, rows: int) -> RowRange:
     return RowRange(tensor=view.name, group=group, begin=view.row + row, count=rows)
-
-
-def _storing_loops(node: Node) -> Iterator[str]:
-    match node:
-        case TileLoop():
-            inner = tuple(_storing_loops(node.body))
-            stores = any(one.intrinsic.engine is Engine.STORE for one in operations(node))
-            yield from inner or ((node.name,) if stores else ())
-        case Scope() | Condition():
-            yield from _storing_loops(node.body)
-        case Parts():
-            for part in node.nodes:
-                yield from _storing_loops(part)
-        case Operation():
-            return
-        case _:
-            assert_never(node)

@@ -11,11 +11,12 @@ from typing import TypeAlias
 from typing_extensions import assert_never
 
 from tilewright.compiler.lowering.tables import Indices, Table, tabulate
-from tilewright.compiler.tensor.accelerator import RUN_SCOPE, EngineIntrinsic
+from tilewright.compiler.tensor.accelerator import EngineIntrinsic
 from tilewright.compiler.tensor.expressions import Binary, Const, Expr, Tensor, Var
 from tilewright.compiler.tensor.linear import Linear, difference, from_linear, to_linear
 from tilewright.compiler.tensor.operations import Operator
 from tilewright.compiler.tensor.printing import format_expression
+from tilewright.compiler.tensor.realisation import RUN_SCOPE
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.statements import (
     Allocate,
@@ -99,6 +100,14 @@ class Operation:
             name: scalars[value] if isinstance(value, str) else value.at(indices)
             for name, value in self.parameters.items()
         }
+
+    def does_anything(self, indices: Indices) -> bool:
+        """Whether there is anything to do in a tile."""
+        return (
+            all(condition.at(indices) for condition in self.conditions)
+            and all(extent.at(indices) > 0 for extent in self.extents)
+            and all(loop.count(indices) for loop in self.loops)
+        )
 
     @property
     def operands(self) -> Mapping[str, Access]:
@@ -229,7 +238,8 @@ class _Analysis:
         match statement:
             case For():
                 body = self.parsed(statement.body)
-                if isinstance(body, _Draft) and _takes_loops(body):
+                threads = statement.kind is LoopKind.VIRTUAL_THREAD
+                if isinstance(body, _Draft) and _takes_loops(body) and not threads:
                     return body.within(statement)
                 node = self.operation(body) if isinstance(body, _Draft) else body
                 return TileLoop(name=statement.var.name, extent=statement.extent, body=node)

@@ -35,15 +35,16 @@ def coefficients_of_all(coefficients: IntArray, config: AcceleratorConfig) -> Co
     )
 
 
+def scale_words(bias: IntArray, multiplier: IntArray, shift: IntArray) -> npt.NDArray[np.uint32]:
+    """Return the words ``[..., 2]`` of parameters: bias, and multiplier with shift."""
+    scale = multiplier.astype(np.uint32) | (shift.astype(np.uint32) << MULTIPLIER_BITS)
+    return np.stack([bias.astype(np.int32).view(np.uint32), scale], axis=-1).astype("<u4")
+
+
 def _words(scale: Requantisation, channels: int) -> npt.NDArray[np.uint32]:
-    """Return bias, and multiplier with shift, of the first `channels` channels, 0 beyond them."""
-    words = np.zeros((channels, 2), dtype="<u4")
-    used = min(len(scale.bias), channels)
-    words[:used, 0] = scale.bias[:used].astype(np.int32).view(np.uint32)
-    words[:used, 1] = scale.multiplier[:used].astype(np.uint32) | (
-        scale.shift[:used].astype(np.uint32) << MULTIPLIER_BITS
-    )
-    return words
+    """Return the words of the first `channels` channels, 0 beyond them."""
+    words = scale_words(scale.bias, scale.multiplier, scale.shift)[:channels]
+    return np.pad(words, ((0, channels - len(words)), (0, 0)))
 
 
 def _lanes(

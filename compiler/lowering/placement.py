@@ -140,8 +140,8 @@ def _unpaddable(
     match kernel:
         case LaneKernel(rows=rows, columns=columns):
             pass
-        case MatrixKernel():
-            rows, columns = output.height, output.width
+        case MatrixKernel(phases=phases):
+            rows, columns = output.height // phases[0], output.width // phases[1]
         case _:
             assert_never(kernel)
     entries = config.layout_block // min(config.block_in, config.block_out)

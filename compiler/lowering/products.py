@@ -52,12 +52,18 @@ class PackedWeights:
         return tuple(zip(first.tolist(), last.tolist(), strict=True))
 
 
-def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> PackedWeights:
+def pack_weights(
+    weights: IntArray,
+    groups: int,
+    config: AcceleratorConfig,
+    taps: npt.NDArray[np.bool_] | None = None,
+) -> PackedWeights:
     """Cut weights ``[O, kh, kw, I / groups]`` in blocks of ``block_out x block_in``.
 
     Values outside int8 (weights that had a zero point) are split in addends, of which all but the
     first are mostly zero. Blocks that are all zero are left out where few others remain (grouped
-    convolutions, selections of channels), and in the further addends.
+    convolutions, selections of channels), and in the further addends. `taps` says which taps of the
+    window exist, ``[phase rows, phase columns, kh, kw]``; the others are left out.
     """
     tiles = np.stack(_int8_addends(_blocked(_ungrouped(weights, groups), config)), axis=4)
     present = np.any(tiles, axis=(-2, -1))
@@ -66,7 +72,12 @@ def pack_weights(weights: IntArray, groups: int, config: AcceleratorConfig) -> P
     inputs = _existing(present.shape[2:4], weights.shape[3] * groups, config.block_in)
     exist = (outputs[:, :, None, None] & inputs)[..., None, None]
     first = present[:, :, :, :, 0]
-    dense = bool(first[np.broadcast_to(exist, first.shape)].mean() > _DENSE)
+    if taps is None:
+        dense = bool(first[np.broadcast_to(exist, first.shape)].mean() > _DENSE)
+    else:
+        dense = True
+        phases = taps.reshape(-1, 1, 1, 1, *taps.shape[2:])
+        exist = exist & np.repeat(phases, len(first) // len(phases), axis=0)
     if dense:
         first[...] = exist
     # Every block of output channels is written, if only with zeros.

@@ -1,5 +1,6 @@
 """Index expressions tabulated over the loops that run at compile time."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -55,10 +56,17 @@ class Table:
     names: tuple[str, ...]
     #: One axis per name.
     values: _Grid
+    #: The same one behind the other, and the distance of neighbours along each axis: reading
+    #: them one at a time is what takes time where tiles are many.
+    flat: tuple[int, ...]
+    strides: tuple[tuple[str, int], ...]
 
     def at(self, indices: Indices) -> int:
         """Return the value where the loop variables have the values `indices`."""
-        return int(self.values[tuple(indices[name] for name in self.names)])
+        place = 0
+        for name, stride in self.strides:
+            place += indices[name] * stride
+        return self.flat[place]
 
 
 def tabulate(expr: Expr, extents: Mapping[str, int]) -> Table:
@@ -73,7 +81,12 @@ def tabulate(expr: Expr, extents: Mapping[str, int]) -> Table:
     shape = tuple(extents[name] for name in names)
     grids = dict(zip(names, np.indices(shape, sparse=True), strict=True))
     values = np.broadcast_to(np.asarray(evaluate(expr, grids)), shape)
-    return Table(names=names, values=values)
+    return Table(
+        names=names,
+        values=values,
+        flat=tuple(int(value) for value in values.ravel().tolist()),
+        strides=tuple((name, math.prod(shape[axis + 1 :])) for axis, name in enumerate(names)),
+    )
 
 
 def evaluate(expr: Expr, values: Mapping[str, _Grid]) -> _Grid:

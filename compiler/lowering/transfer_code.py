@@ -1,6 +1,7 @@
 """Loads and stores of an operation in one tile: the part of a tensor that moves, and its border."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilewright.compiler.lowering.bindings import Binding, ConstantEntries, DramView, WeightBlocks
 from tilewright.compiler.lowering.buffers import (
@@ -19,6 +20,8 @@ from tilewright.isa.errors import CompileError
 
 #: Axes of activations in DRAM: group, block, row, column, part, image, lane.
 _RANK = 7
+#: With rows and columns given by two axes each.
+_INTERLEAVED_RANK = 9
 
 
 def evaluate_load(
@@ -26,18 +29,16 @@ def evaluate_load(
     indices: Indices,
     numbers: Mapping[str, int],
     binding: Binding,
-    rank: int,
+    origins: tuple[int, ...],
 ) -> Buffer:
-    """Return what a load brings into a tensor with `rank` axes in front of those of an entry.
+    """Return what a load brings into a tensor whose first entry is the one at `origins`.
 
     `numbers` holds the parameters of its intrinsic.
     """
     extents = tuple(extent.at(indices) for extent in operation.extents)
     source, target = operation.inputs["source"], operation.output
     begins = tuple(base.at(indices) for base in source.bases)
-    if any(base.at(indices) for base in target.bases):
-        raise CompileError(f"a load must fill all of {target.tensor.name!r}")
-    sizes = _sizes(target, extents, rank)
+    sizes = _sizes(target, extents, len(origins))
     match binding:
         case ConstantEntries():
             return ConstantLoad(
@@ -46,12 +47,13 @@ def evaluate_load(
                 begins=begins[: binding.entries.ndim - 1],
                 sizes=_sizes(source, extents, binding.entries.ndim - 1),
                 layout=sizes,
+                origins=origins,
             )
         case WeightBlocks():
             count = binding.present.ndim
             return WeightLoad(weights=binding, begins=begins[:count])
         case DramView():
-            return _tile_load(operation, indices, numbers, binding, extents, sizes)
+            return _tile_load(operation, indices, numbers, binding, extents, sizes, origins)
     raise AssertionError(f"{binding!r} is no binding")
 
 
@@ -71,6 +73,7 @@ def _tile_load(
     view: DramView,
     extents: tuple[int, ...],
     sizes: tuple[int, ...],
+    origins: tuple[int, ...],
 ) -> TileLoad:
     source, target = operation.inputs["source"], operation.output
     _check_tile(source)
@@ -96,6 +99,7 @@ def _tile_load(
             value=border.get("fill", 0),
         ),
         sizes=sizes,
+        origins=origins,
         plane_axis=target.axes[0],
     )
 
@@ -114,25 +118,65 @@ def _check_tile(access: Access) -> None:
         )
 
 
-def emit_store(
-    operation: Operation, indices: Indices, view: DramView, source: Placed, emitter: Emitter
-) -> None:
-    """Append the store of a tile."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTile:
+    """What a store writes: some blocks of a group, rows and columns, of a view's tensor."""
+
+    group: int
+    block: int
+    blocks: int
+    row: int
+    rows: int
+    column: int
+    columns: int
+    parts: int
+
+
+def stored_tile(operation: Operation, indices: Indices, view: DramView) -> StoredTile:
+    """Return what a store writes in a tile; rows and columns may be given by two axes each."""
     target = operation.output
-    _check_tile(target)
-    group, block, row, column, *_ = (base.at(indices) for base in target.bases)
-    planes, rows, columns, parts, *_ = (extent.at(indices) for extent in operation.extents)
-    if source.span.entries != planes * rows * columns * parts:
-        raise CompileError(f"a store must take all of {operation.inputs['source'].tensor.name!r}")
-    region = tile_region(
-        view.tensor,
+    begins = [base.at(indices) for base in target.bases]
+    extents = [extent.at(indices) for extent in operation.extents]
+    if len(begins) == _INTERLEAVED_RANK and target.axes == tuple(range(1, _INTERLEAVED_RANK)):
+        group, block, row, phase_row, column, phase_column, *_ = begins
+        blocks, rows, phase_rows, columns, phase_columns, parts, *_ = extents
+        whole = (target.tensor.shape[3], target.tensor.shape[5])
+        if (phase_row, phase_column, phase_rows, phase_columns) != (0, 0, *whole):
+            raise CompileError(f"a store must take all phases of {target.tensor.name!r}")
+        row, rows = row * whole[0], rows * whole[0]
+        column, columns = column * whole[1], columns * whole[1]
+    else:
+        _check_tile(target)
+        group, block, row, column, *_ = begins
+        blocks, rows, columns, parts, *_ = extents
+    return StoredTile(
         group=group,
         block=view.block + block,
-        blocks=planes,
+        blocks=blocks,
         row=view.row + row,
         rows=rows,
         column=view.column + column,
         columns=columns,
+        parts=parts,
+    )
+
+
+def emit_store(
+    operation: Operation, indices: Indices, view: DramView, source: Placed, emitter: Emitter
+) -> None:
+    """Append the store of a tile."""
+    tile = stored_tile(operation, indices, view)
+    if source.span.entries != tile.blocks * tile.rows * tile.columns * tile.parts:
+        raise CompileError(f"a store must take all of {operation.inputs['source'].tensor.name!r}")
+    region = tile_region(
+        view.tensor,
+        group=tile.group,
+        block=tile.block,
+        blocks=tile.blocks,
+        row=tile.row,
+        rows=tile.rows,
+        column=tile.column,
+        columns=tile.columns,
         entry_bytes=emitter.config.lane_entry_bytes,
         merge=True,
     )

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.compiler.lowering.buffers import Placed
 from tilewright.compiler.lowering.emitter import Emitter
@@ -36,6 +36,7 @@ class _Operands:
 
 
 _NOTHING = Operand(entry=0, steps={})
+_NOWHERE = (0, 0, 0, 0)
 
 
 def emit_vector(
@@ -57,15 +58,12 @@ def emit_vector(
     output
         Where the result goes.
     """
-    combining = operation.run or operation
-    intrinsic = combining.intrinsic
-    assert isinstance(intrinsic, VectorIntrinsic), "the caller tells engines apart"
     config = emitter.config
+    vector = _vector(operation, numbers, inputs, output)
     reduce_loops = () if operation.run is None else operation.run.loops
     looped = tuple(loop for loop in reduce_loops if not loop.unrolled)
-    operands = {**operation.operands}
+    operands = operation.operands
     spans = tuple(place.span for place in inputs.values())
-    table = inputs.get("table")
     for area in even_areas((*operands.values(), operation.output), operation.loops, indices):
         at = {**indices, **area.first}
         found = {name: locate(access, inputs[name], at) for name, access in operands.items()}
@@ -75,30 +73,35 @@ def emit_vector(
             coef=found.get("coef", _NOTHING),
             prm=found.get("prm", _NOTHING),
         )
-        uops = _micro_ops(own, operation, found, inputs, indices, config)
-        loaded = emitter.load_uops(VectorUop, uops)
-        first = _offsets(own, area)
+        steps = _micro_ops(own, operation, found, inputs, indices, config)
+        uops, first = emitter.load_uops(VectorUop, steps), _offsets(own, area)
         for added, inner in instructions(_levels(own, operation.loops, looped, area, indices)):
-            dst, src, coef, prm = map(sum, zip(first, added, strict=True)) if added else first
-            emitter.vector(
-                Vector(
-                    operation=intrinsic.operation,
-                    target=_target(output),
-                    requantise="prm" in inputs,
-                    lookup=table is not None,
-                    lut=0 if table is None else table.span.begin,
-                    **numbers,
-                    uop_begin=loaded.begin,
-                    uop_count=loaded.entries,
-                    dst=dst,
-                    src=src,
-                    coef=coef,
-                    prm=prm,
-                    loops=_loops(inner),
-                ),
-                reads=(*spans, loaded),
-                write=output.span,
-            )
+            dst, src, coef, prm = map(sum, zip(first, added or _NOWHERE, strict=True))
+            part = replace(vector, uop_begin=uops.begin, uop_count=uops.entries, dst=dst, src=src)
+            part = replace(part, coef=coef, prm=prm, loops=_loops(inner))
+            emitter.vector(part, reads=(*spans, uops), write=output.span)
+
+
+def _vector(
+    operation: Operation,
+    numbers: Mapping[str, int],
+    inputs: Mapping[str, Placed],
+    output: Placed,
+) -> Vector:
+    """Return the instruction without what it goes over."""
+    intrinsic = (operation.run or operation).intrinsic
+    assert isinstance(intrinsic, VectorIntrinsic), "the caller tells engines apart"
+    table = inputs.get("table")
+    return Vector(
+        operation=intrinsic.operation,
+        target=_target(output),
+        requantise="prm" in inputs,
+        lookup=table is not None,
+        lut=0 if table is None else table.span.begin,
+        zero_point=numbers.get("zero_point", 0),
+        low=numbers.get("low", -128),
+        high=numbers.get("high", 127),
+    )
 
 
 def _target(output: Placed) -> VectorTarget:

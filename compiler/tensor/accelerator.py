@@ -22,6 +22,7 @@ from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, Operand, Tensor
 from tilewright.compiler.tensor.intrinsics import Intrinsic
 from tilewright.compiler.tensor.operators.elementwise import requantized
+from tilewright.compiler.tensor.realisation import RUN_SCOPE
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import EXTENT_BITS, VECTOR_OPERAND_BITS, VectorOperation
@@ -31,12 +32,10 @@ from tilewright.isa.memories import LUT_LENGTH, Engine, Memory
 INDEX, INT8, INT16 = ScalarType.INDEX, ScalarType.INT8, ScalarType.INT16
 INT32, INT64 = ScalarType.INT32, ScalarType.INT64
 
-#: The register in which the vector engine combines the operands of a run.
-RUN_SCOPE = "run"
 #: Largest extent of an axis of a transfer.
 _LONGEST = (1 << EXTENT_BITS) - 1
 #: Axes in front of those of an entry: of a tile of activations; of a constant, at most.
-_TILE_AXES, _CONSTANT_AXES = 4, 7
+_TILE_AXES, _CONSTANT_AXES = 4, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,7 @@ def instruction_set(config: AcceleratorConfig) -> tuple[Intrinsic, ...]:
         _load(Memory.VEC, (config.batch, config.block_out)),
         _copy("copy_vec", Engine.LOAD, "global", scope_of(Memory.VEC), config),
         _copy("store", Engine.STORE, scope_of(Memory.OUT), "global", config),
+        _copy("store_interleaved", Engine.STORE, scope_of(Memory.OUT), "global", config, axes=6),
         *_constant_loads(config),
         *_combinations(config),
         *_results(config),
@@ -162,17 +162,25 @@ def _load(memory: Memory, entry: tuple[int, int]) -> Intrinsic:
 
 
 def _copy(
-    name: str, engine: Engine, source: str, target: str, config: AcceleratorConfig
+    name: str,
+    engine: Engine,
+    source: str,
+    target: str,
+    config: AcceleratorConfig,
+    axes: int = _TILE_AXES,
 ) -> Intrinsic:
-    """Declare the load or the store of planes, rows and columns without a border."""
-    shape = (*(_LONGEST,) * _TILE_AXES, config.batch, config.block_out)
+    """Declare the load or the store of planes, rows and columns without a border.
+
+    With six axes in front of those of an entry, rows and columns are given by two each.
+    """
+    shape = (*(_LONGEST,) * axes, config.batch, config.block_out)
     origin = placeholder(shape, INT8, "source", scope=source)
     return EngineIntrinsic(
         name=name,
         pattern=compute(shape, lambda *at: origin[at], "target", scope=target),
         emitter=name,
         engine=engine,
-        flexible=tuple(f"i{axis}" for axis in range(_TILE_AXES)),
+        flexible=tuple(f"i{axis}" for axis in range(axes)),
     )
 
 

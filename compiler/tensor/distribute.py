@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.dependence import depends_on, varying_tensors
 from tilewright.compiler.tensor.expressions import Expr, Load, Tensor
-from tilewright.compiler.tensor.realisation import SHARED_SCOPE
+from tilewright.compiler.tensor.realisation import RUN_SCOPE, SHARED_SCOPE
 from tilewright.compiler.tensor.statements import (
     Allocate,
     For,
@@ -99,7 +99,9 @@ def _has_parts(statement: Statement) -> bool:
     match statement:
         case For() | If():
             return _has_parts(statement.body)
-        case Seq() | Allocate():
+        case Allocate(tensor=tensor):
+            return tensor.scope != RUN_SCOPE
+        case Seq():
             return True
         case Store() | IntrinsicCall():
             return False

@@ -18,6 +18,8 @@ from tilewright.compiler.tensor.traversal import substitute, transform
 
 #: The scope that all threads of a block share; in every other one each thread has its own copy.
 SHARED_SCOPE = "shared"
+#: The scope of a register that one instruction fills and reads.
+RUN_SCOPE = "run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,15 @@ RULES = (
     Rule(_p | _p, _p),
 )
 
+_RULES_BY_OPERATOR = {
+    operator: tuple(
+        rule
+        for rule in RULES
+        if isinstance(rule.before, Binary) and rule.before.operator is operator
+    )
+    for operator in Operator
+}
+
 
 def simplify(expr: Expr, ranges: Ranges) -> Expr:
     """Return an expression of the same value wherever the variables lie in `ranges`."""
@@ -137,7 +146,7 @@ def _rewrite(expr: Expr, ranges: Ranges) -> Expr:
     if normal != expr:
         return simplify(normal, ranges)
     for form in _forms(expr):
-        for rule in RULES:
+        for rule in _RULES_BY_OPERATOR.get(form.operator, ()):
             bindings: dict[str, Expr] = {}
             if _matches(rule.before, form, bindings) and _holds(rule.when, bindings, ranges):
                 return simplify(substitute(rule.after, bindings), ranges)

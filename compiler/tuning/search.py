@@ -12,7 +12,6 @@ from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.matrix import MatrixSchedule
 from tilewright.compiler.lowering.placement import Schedule
 from tilewright.compiler.lowering.reductions import ReductionSchedule
-from tilewright.compiler.lowering.tiling import legal_tilings
 from tilewright.compiler.tuning.problem import Judge, Problem, problem_program
 from tilewright.isa.config import AcceleratorConfig
 
@@ -172,7 +171,7 @@ def _height(schedule: Schedule) -> int:
 def _legal(schedule: Schedule, config: AcceleratorConfig) -> Sequence[Tiling]:
     match schedule:
         case MatrixSchedule():
-            return legal_tilings(schedule.shape, config)
+            return schedule.legal_tilings()
         case LaneSchedule():
             return legal_lane_tilings(schedule.shape, config)
         case ReductionSchedule():

@@ -312,3 +312,20 @@ def test_every_command_has_help(
     text = capsys.readouterr().out
     assert "--json FILE" in text
     assert "--verbose" in text
+
+
+def test_compile_prints_a_layer(command: Run, model: str, compiled_file: str) -> None:
+    layer = command("compile", model, "--config", "tiny", "--layer", "widen")
+    assert (layer.status, layer.err) == (0, "")
+    assert layer.out.startswith("layer widen (Conv2d)\n\n== kernel widen: tensor expression\n")
+    assert "\n== loop nest\n" in layer.out
+    assert "Tensorize(stage=acc, axis=image, intrinsic=gemm)" in layer.out
+    command("compile", model, "--config", "tiny", "--layer", "widen", "--json", "layer.json")
+    assert load_json("layer.json")["listing"] + "\n" == layer.out
+
+    Path("m.s").write_text(command("disasm", compiled_file).out)
+    refused = command("compile", "m.s", "--layer", "widen")
+    assert refused.status == 2
+    assert refused.err == (
+        "tilewright: --layer is for models, a program has no tensor expressions\n"
+    )

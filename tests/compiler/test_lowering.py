@@ -72,6 +72,19 @@ CASES: dict[str, Case] = {
     "conv with tiles of padding alone": lambda b: b.conv(
         b.input(1, 1, 290, 3), 4, pads=(2, 0, 1, 3), stride=(1, 2)
     ),
+    "transposed conv": lambda b: b.conv_transpose(b.input(1, 5, 6, 9), 7),
+    "transposed conv with overlaps": lambda b: b.conv_transpose(
+        b.input(1, 6, 5, 10), 12, kernel=(4, 4), pads=(1, 1, 1, 1)
+    ),
+    "transposed conv of odd taps": lambda b: b.conv_transpose(
+        b.input(1, 5, 7, 5), 6, kernel=(3, 3), pads=(1, 1, 1, 1), extra=(1, 1)
+    ),
+    "transposed conv cropped": lambda b: b.conv_transpose(
+        b.input(1, 4, 5, 6), 9, kernel=(3, 5), stride=(2, 3), pads=(0, 1, 1, 0)
+    ),
+    "transposed conv with gaps": lambda b: b.conv_transpose(
+        b.input(1, 4, 3, 6), 5, kernel=(1, 2), stride=(3, 2), extra=(2, 0)
+    ),
     "dense": lambda b: b.conv(b.input(1, 1, 1, 70), 33),
     "dense over an image": lambda b: b.conv(b.input(1, 4, 5, 11), 10, kernel=(4, 5)),
     "two images": lambda b: b.conv(b.input(2, 5, 5, 6), 7, kernel=(3, 3), pads=(1, 1, 1, 1)),
@@ -147,6 +160,27 @@ def test_additions_are_fused_into_their_convolution() -> None:
     operators = [layer.operator for layer in compiled.steps[0].layers]
     assert operators.count("Conv2d+Add") == 3
     assert "Add" not in operators
+
+
+def parallel_branches(builder: GraphBuilder) -> Graph:
+    x = builder.input(1, 6, 5, 12)
+    a = builder.conv(x, 48, kernel=(3, 3), pads=(1, 1, 1, 1))
+    b = builder.reshape(builder.conv(x, 48), 1, 6, 5, 48)
+    inner = builder.concat(3, b, builder.requantize(b))
+    both = builder.concat(3, a, inner, builder.conv(x, 5))
+    again = builder.concat(3, a, builder.conv(both, 48))
+    return builder.build(builder.conv(both, 9), again, a)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_concatenated_is_computed_in_place(machine: str) -> None:
+    builder = GraphBuilder(seed=5)
+    graph = parallel_branches(builder)
+    check(graph, builder.values(graph), MACHINES[machine])
+    (step,) = compile_graph(graph, MACHINES[machine]).steps
+    # One tensor is part of two concatenations: it is computed in one and copied to the other.
+    copies = [layer.name for layer in step.layers if layer.operator == "Concat"]
+    assert copies == [graph.nodes[-2].name]
 
 
 def test_taps_without_coefficients_need_no_room_for_them() -> None:

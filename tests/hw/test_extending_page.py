@@ -69,6 +69,15 @@ def test_the_patch_applies_and_the_operation_means_what_the_page_says(extended: 
     extended.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tests, "-k", selected)
 
 
+def test_a_schedule_reaches_the_operation(extended: Extended, tmp_path: Path) -> None:
+    page = (extended.tree / PAGE).read_text(encoding="utf-8")
+    shown = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+    ((code, printed),) = shown.findall(page)
+    script = tmp_path / "schedule.py"
+    script.write_text(code, encoding="utf-8")
+    assert extended.python(str(script)) == printed
+
+
 def test_every_changed_file_is_explained(repository: Path) -> None:
     page = (repository / PAGE).read_text(encoding="utf-8")
     changed = re.findall(r"^\+\+\+ b/(.*)$", page, re.MULTILINE)

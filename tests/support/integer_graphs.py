@@ -11,6 +11,7 @@ from tilewright.compiler.operators import (
     Clip,
     Concat,
     Conv2d,
+    ConvTranspose2d,
     DataType,
     Lookup,
     MaxPool2d,
@@ -106,6 +107,38 @@ class GraphBuilder:
         constants = [
             self.constant(weights),
             self.constant(bias.astype(np.int32)),
+            self.constant(multiplier.astype(np.int32)),
+            self.constant(shift.astype(np.int32)),
+        ]
+        return self.node(op, x, *constants)
+
+    def conv_transpose(
+        self,
+        x: str,
+        outputs: int,
+        *,
+        kernel: tuple[int, int] = (2, 2),
+        stride: tuple[int, int] = (2, 2),
+        pads: tuple[int, int, int, int] = (0, 0, 0, 0),
+        extra: tuple[int, int] = (0, 0),
+    ) -> str:
+        """Append a transposed convolution."""
+        rng, channels = self.rng, self.shape(x)[-1]
+        weights = rng.integers(-128, 128, (outputs, *kernel, channels)).astype(np.int8)
+        taps = kernel[0] * kernel[1] / (stride[0] * stride[1])
+        multiplier, shift = self.scale(7000 * max(1.0, taps * channels) ** 0.5, outputs)
+        op = ConvTranspose2d(
+            stride=stride,
+            pads=pads,
+            extra=extra,
+            input_zero_point=int(rng.integers(-128, 128)),
+            zero_point=int(rng.integers(-128, 128)),
+            low=-128,
+            high=127,
+        )
+        constants = [
+            self.constant(weights),
+            self.constant(rng.integers(-4000, 4000, outputs).astype(np.int32)),
             self.constant(multiplier.astype(np.int32)),
             self.constant(shift.astype(np.int32)),
         ]
