@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilewright.compiler.lowering.lane_operation import (
     schedule_lanes,
 )
 from tilewright.compiler.lowering.lane_tiling import LaneShape, LaneTiling, choose_lane_tiling
-from tilewright.compiler.lowering.nest_code import NestCode, NestTiles
+from tilewright.compiler.lowering.nest_code import NESTS_KEPT, NestCode, NestTiles
 from tilewright.compiler.lowering.parameters import (
     coefficients_of_all,
     coefficients_of_channels,
@@ -30,7 +31,6 @@ from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.memo import memoize
 
 
 class LaneSchedule:
@@ -115,7 +115,7 @@ class LaneSchedule:
         )
 
 
-@memoize
+@lru_cache(maxsize=NESTS_KEPT)
 def _code(shape: LaneOperation, tiling: LaneTiling, config: AcceleratorConfig) -> NestCode:
     return NestCode(lower(schedule_lanes(shape, tiling, config)))
 

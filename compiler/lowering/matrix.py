@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from tilewright.compiler.lowering.interleaved import (
     schedule_interleaved,
 )
 from tilewright.compiler.lowering.kernels import MatrixKernel
-from tilewright.compiler.lowering.nest_code import NestCode, NestTiles
+from tilewright.compiler.lowering.nest_code import NESTS_KEPT, NestCode, NestTiles
 from tilewright.compiler.lowering.parameters import (
     coefficients_of_all,
     scales_of_all,
@@ -43,7 +44,6 @@ from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
-from tilewright.isa.memo import memoize
 
 
 class MatrixSchedule:
@@ -238,7 +238,7 @@ def _schedule(
             assert_never(shape)
 
 
-@memoize
+@lru_cache(maxsize=NESTS_KEPT)
 def _code(
     shape: ConvolutionShape | InterleavedShape, tiling: MatrixTiling, config: AcceleratorConfig
 ) -> NestCode:

@@ -52,6 +52,9 @@ _ENTRY_AXES: Mapping[Memory, int] = {
 }
 
 
+#: How many nests of kernels of one kind are remembered: more than a network has, fewer than a
+#: tuner tries.
+NESTS_KEPT = 128
 #: Operands of the vector engine in the order in which they are loaded.
 _LOAD_ORDER = ("value", "other", "coef", "prm", "table")
 

@@ -1,6 +1,7 @@
 """A pooling over an image too large for `vec`: rows at a time, through `acc`."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tilewright.compiler.lowering.bindings import Binding
 from tilewright.compiler.lowering.emitter import MAX_EXTENT
@@ -11,7 +12,7 @@ from tilewright.compiler.lowering.lane_operation import (
     schedule_reduction,
 )
 from tilewright.compiler.lowering.lanes import lane_bindings, lane_operation_of, lane_scalars
-from tilewright.compiler.lowering.nest_code import NestCode, NestTiles
+from tilewright.compiler.lowering.nest_code import NESTS_KEPT, NestCode, NestTiles
 from tilewright.compiler.lowering.steps import TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.tensor.expressions import Tensor
@@ -20,7 +21,6 @@ from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import VectorOperation
-from tilewright.isa.memo import memoize
 
 
 def needs_reduction(
@@ -109,7 +109,7 @@ class ReductionSchedule:
         return tuple(NestTiles(code, self.bindings(tensors), self.scalars()).steps())
 
 
-@memoize
+@lru_cache(maxsize=NESTS_KEPT)
 def _code(shape: LaneOperation, rows: int, config: AcceleratorConfig) -> NestCode:
     return NestCode(lower(schedule_reduction(shape, rows, config)))
 
