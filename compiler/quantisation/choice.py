@@ -51,15 +51,21 @@ class Choice:
 
 def choose(graph: Graph, exclude: frozenset[str] = frozenset()) -> Choice:
     """Decide what of a float graph is quantised; masks and what `exclude` names stay real."""
-    products = _lead_to_products(graph)
     exclude |= masking_nodes(graph)
-    computed = {
-        node.name
-        for node in graph.nodes
-        if node.name not in exclude
-        and _has_integer_form(graph, node)
-        and (products[node.outputs[0]] or not isinstance(node.op, TAIL))
-    }
+    products = _lead_to_products(graph)
+    computed: set[str] = set()
+    at_hand = set(graph.inputs) | set(graph.constants)
+    for node in graph.nodes:
+        (output,) = node.outputs
+        chosen = node.name not in exclude and _has_integer_form(graph, node)
+        is_product = isinstance(node.op, WEIGHTED | FloatMatMul)
+        if chosen and not (products[output] or is_product):
+            # Behind the last product, nothing real is quantised once more.
+            chosen = not isinstance(node.op, TAIL) and at_hand.issuperset(node.inputs)
+        if chosen:
+            computed.add(node.name)
+        if chosen or (moves(graph, node) and node.inputs[0] in at_hand):
+            at_hand.add(output)
     return Choice(computed=frozenset(computed), tensors=frozenset(_tensors(graph, computed)))
 
 

@@ -26,6 +26,7 @@ from tilewright.compiler.operators import (
     Lookup,
     MatMul,
     Mul,
+    Quantize,
     Softmax,
     Upsample2d,
 )
@@ -306,3 +307,15 @@ def test_the_call_refuses_what_it_cannot_take(rng: np.random.Generator) -> None:
         tw.quantize(tw.compile(demo.MODEL_PATH, "tiny"), images)  # type: ignore[arg-type]
     with pytest.raises(TilewrightError, match="there are 3 labels for 40 samples"):
         tw.quantize(demo.FLOAT_MODEL_PATH, images, labels=[1, 2, 3])
+
+
+def test_nothing_is_quantised_again_behind_the_last_product(rng: np.random.Generator) -> None:
+    network = Network()
+    network.node("MatMul", ["x", network.constant("w", normal(rng, 8, 6))], "scores")
+    network.node("Exp", ["scores"], "sizes")
+    network.node("Concat", ["scores", "sizes"], "joined", axis=1)
+    network.node("Relu", ["joined"], "y")
+    graph = float_graph(network.model({"x": (2, 8)}))
+    result = quantise(graph, {"x": normal(rng, 16, 8)}, QuantisationOptions())
+    assert sum(isinstance(node.op, Quantize) for node in result.integer.nodes) == 1
+    assert [label.split("'")[1] for label in result.report.real_nodes] == ["sizes", "y"]
