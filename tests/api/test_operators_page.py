@@ -16,21 +16,38 @@ X = Scale(scale=1 / 16, zero_point=np.int8(0))
 IMAGE = (1, 16, 6, 6)
 #: Operators of one input, with the attributes and constant inputs that they need.
 UNARY: dict[str, tuple[dict[str, object], tuple[list[int], ...]]] = {
+    "Abs": ({}, ()),
     "AveragePool": ({"kernel_shape": [2, 2]}, ()),
+    "Ceil": ({}, ()),
+    "DepthToSpace": ({"blocksize": 2}, ()),
     "Elu": ({}, ()),
+    "Erf": ({}, ()),
+    "Exp": ({}, ()),
     "Flatten": ({}, ()),
+    "Floor": ({}, ()),
     "GlobalAveragePool": ({}, ()),
+    "GlobalMaxPool": ({}, ()),
     "HardSigmoid": ({}, ()),
     "HardSwish": ({}, ()),
     "LeakyRelu": ({}, ()),
+    "Log": ({}, ()),
+    "LogSoftmax": ({}, ()),
     "MaxPool": ({"kernel_shape": [2, 2]}, ()),
+    "Mish": ({}, ()),
+    "Neg": ({}, ()),
     "Pad": ({}, ([0, 0, 1, 1, 0, 0, 1, 1],)),
+    "Reciprocal": ({}, ()),
     "ReduceMean": ({"axes": [2, 3]}, ()),
     "Relu": ({}, ()),
+    "Round": ({}, ()),
     "Sigmoid": ({}, ()),
+    "Sign": ({}, ()),
     "Slice": ({}, ([1], [5], [2])),
     "Softmax": ({"axis": 1}, ()),
+    "Softplus": ({}, ()),
+    "Sqrt": ({}, ()),
     "Tanh": ({}, ()),
+    "Tile": ({}, ([1, 1, 2, 2],)),
 }
 
 
