@@ -2,8 +2,8 @@
 
 Run as ``python benchmarks/onnx_coverage.py [-v] [--device cpu]``; exit status 1 if any result is
 wrong. The cases are those that the installed onnx package generates. Each is tried with all its
-inputs given at run time; where the file then is refused, with all but the first one as initialisers, which is how
-networks state weights, shapes and axes.
+inputs given at run time; where the file then is refused, with all but the first one as
+initialisers, which is how networks state weights, shapes and axes.
 """
 
 import argparse
