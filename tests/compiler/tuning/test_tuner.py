@@ -12,12 +12,19 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choice, Choices
-from tilewright.compiler.tuning.cache import HEADER, TuningCache, TuningWarning, user_cache_path
+from tilewright.compiler.networks import Network, build_network
+from tilewright.compiler.tuning.cache import (
+    HEADER,
+    SHIPPED,
+    TuningCache,
+    TuningWarning,
+    user_cache_path,
+)
 from tilewright.compiler.tuning.context import Progress
 from tilewright.compiler.tuning.problem import find_stages
 from tilewright.compiler.tuning.search import search
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.presets import ECP5, TINY
+from tilewright.isa.presets import ECP5, PYNQ, TINY
 from tilewright.isa.program import Program
 from tilewright.runtime.tuning import simulated_cycles, tune_graph
 
@@ -166,3 +173,12 @@ def test_the_judge_decides(tmp_path: Path) -> None:
     assert found.choices[0].cycles == min(sizes)
     assert found.choices[-1].cycles == sizes[0]
     assert found.judged == len(sizes) <= BUDGET
+
+
+@pytest.mark.slow
+def test_the_shipped_choices_speed_up_what_they_are_for() -> None:
+    graph = build_network(Network.MOBILENET_V2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TuningWarning)
+        choices = TuningCache(SHIPPED).choices(PYNQ)
+    assert cycles(graph, PYNQ, choices) < 0.98 * cycles(graph, PYNQ, NO_CHOICES)
