@@ -22,7 +22,10 @@ from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tiling import MatrixTiling
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
+from tilewright.isa.instructions import VectorOperation
 
+#: Cycles of a pooling from which on it is worth to cut its neighbours to fewer rows for it.
+_LONG_CYCLES = 20_000
 #: Kernels of a chain.
 CHAIN_LENGTHS = (2, 3)
 
@@ -127,7 +130,7 @@ def _valued_chains(
             alone = [_alone(schedule, choices) for schedule in singles[first : first + length]]
             if None not in alone:
                 gain = sum(one.cycles for one in alone if one is not None) - choice.cycles
-        elif weights_stay(schedules, config):
+        elif weights_stay(schedules, config) and _worthwhile(schedules):
             # The more kernels the better, but never in place of a chain whose cycles are known.
             gain = length / 1024
         if gain > 0:
@@ -169,6 +172,15 @@ def streamed_schedules(
     except CompileError:
         return None
     return schedules if all(schedule.shape for schedule in schedules) else None
+
+
+def _worthwhile(schedules: Sequence[Schedule]) -> bool:
+    """Whether the lanes have much to do: a depthwise convolution, or a large pooling."""
+    lanes = [schedule for schedule in schedules if isinstance(schedule, LaneSchedule)]
+    return any(
+        schedule.kernel.operation is VectorOperation.MAC or schedule.ideal_cycles >= _LONG_CYCLES
+        for schedule in lanes
+    )
 
 
 def weights_stay(schedules: Sequence[Schedule], config: AcceleratorConfig) -> bool:
