@@ -11,7 +11,7 @@ from tilewright.compiler.graph import Tensor as GraphTensor
 from tilewright.compiler.operators import DataType, Reshape
 from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.cpu_gpu_backends.gpu.device import Capability
+from tilewright.cpu_gpu_backends.gpu.device import Capability, fits
 from tilewright.cpu_gpu_backends.gpu.dialects import Dialect
 from tilewright.cpu_gpu_backends.gpu.fusion import Group, group_nodes
 from tilewright.cpu_gpu_backends.gpu.layers import Layer, layer_of
@@ -95,12 +95,13 @@ def compile_for_gpu(
     )
 
 
-def layers_of(graph: Graph) -> dict[str, Layer]:
+def layers_of(graph: Graph, *, half: bool = False) -> dict[str, Layer]:
     """Return the different layers of a graph, each under the name of its first node."""
     found: dict[Layer, str] = {}
+    halves = _stored_as_half(graph) if half else frozenset()
     for group in group_nodes(graph):
         if not isinstance(group.anchor.op, Reshape):
-            found.setdefault(layer_of(graph, group), group.anchor.name)
+            found.setdefault(layer_of(graph, group, halves), group.anchor.name)
     return {name: layer for layer, name in found.items()}
 
 
@@ -146,10 +147,20 @@ class _Builder:
             return
         layer = layer_of(self.graph, group, self.halves)
         if layer not in self._lowered:
-            choice = self.choose(layer, choices_of(layer, self.capability))
             name = f"layer{len(self._lowered)}_{_readable(type(group.anchor.op).__name__)}"
-            self._lowered[layer] = lower_layer(layer, choice, self.capability, name)
+            self._lowered[layer] = self._lower(layer, name)
         self._add_launches(group, layer, self._lowered[layer])
+
+    def _lower(self, layer: Layer, name: str) -> LoweredLayer:
+        """Lower a layer by its choice, or the next one whose kernels fit the device."""
+        choices = choices_of(layer, self.capability)
+        chosen = self.choose(layer, choices)
+        others = tuple(choice for choice in choices if choice != chosen)
+        for choice in (chosen, *others):
+            lowered = lower_layer(layer, choice, self.capability, name)
+            if all(fits(one, self.capability) for one in lowered.kernels.kernels):
+                break
+        return lowered
 
     def _add_launches(self, group: Group, layer: Layer, lowered: LoweredLayer) -> None:
         places = {

@@ -125,10 +125,21 @@ class KernelDevice(Protocol):
         """Give everything back."""
 
 
+def fits(kernel: Kernel, capability: Capability) -> bool:
+    """Whether a launch needs no more than the device has."""
+    return _threads_fit(kernel, capability) and kernel.shared_bytes <= capability.shared_bytes
+
+
+def _threads_fit(kernel: Kernel, capability: Capability) -> bool:
+    limits = zip(kernel.block, capability.block_extents, strict=True)
+    return kernel.threads <= capability.threads_per_block and all(
+        own <= most for own, most in limits
+    )
+
+
 def check_fits(kernel: Kernel, capability: Capability) -> None:
     """Raise `DeviceError` if a launch needs more than the device has."""
-    limits = zip(kernel.block, capability.block_extents, strict=True)
-    if kernel.threads > capability.threads_per_block or any(own > most for own, most in limits):
+    if not _threads_fit(kernel, capability):
         raise DeviceError(
             f"kernel {kernel.name!r} needs blocks of {' x '.join(map(str, kernel.block))} threads, "
             f"{capability.name} allows {capability.threads_per_block}"

@@ -73,7 +73,11 @@ def output_loops(s: Schedule, out: str, form: MatrixForm) -> tuple[str, ...]:
     *leading, columns = s.loops(out)
     stacked = form.total.shape[0] > 1
     batch = tuple(leading[:-1]) if stacked else ()
-    rows = tuple(leading[len(batch) :])
+    extents = {axis.name: axis.extent for axis in s.state.stage(out).axes}
+    # An axis of one element may be read as element 0: then it must not be part of a fused loop.
+    single = tuple(loop for loop in leading[len(batch) :] if extents[loop] == 1)
+    rows = tuple(loop for loop in leading[len(batch) :] if extents[loop] > 1)
+    s.reorder(out, *single, *batch, *rows, columns)
     fused = (fuse_loops(s, out, batch, "matrices"), fuse_loops(s, out, rows, "rows"))
     return (*(loop for loop in fused if loop is not None), columns)
 

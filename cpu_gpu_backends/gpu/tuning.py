@@ -75,6 +75,7 @@ def tune_graph(
     graph: Graph,
     device: KernelDevice,
     *,
+    half: bool = False,
     budget: int = 16,
     path: Path | None = None,
     progress: Callable[[TunedLayer], None] | None = None,
@@ -89,7 +90,7 @@ def tune_graph(
         If the device is lost, or cannot run the default choice of a layer.
     """
     found = []
-    for name, layer in layers_of(graph).items():
+    for name, layer in layers_of(graph, half=half).items():
         choices = choices_of(layer, device.capability)[:budget]
         measured = list(_measure_all(layer, choices, device))
         if not measured or measured[0].choice != choices[0]:

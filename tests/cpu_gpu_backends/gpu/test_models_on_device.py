@@ -62,6 +62,17 @@ def test_a_network_with_and_without_fusion(opencl: OpenClDevice, fuse: bool) -> 
     assert ("Add3" in layers) is not fuse
 
 
+def test_a_tail_reads_the_tile_that_its_block_computes(opencl: OpenClDevice) -> None:
+    """An axis of one image, read as element 0 by a sum, does not widen what a block keeps."""
+    builder = GraphBuilder(seed=6)
+    x = builder.input(1, 12, 12, 32)
+    plain = builder.conv(x, 32, kernel=(3, 3), pads=(1, 1, 1, 1))
+    graph = builder.build(builder.add(x, builder.conv(plain, 32, kernel=(3, 3), pads=(1, 1, 1, 1))))
+    program = compile_for_gpu(graph, opencl.capability, opencl.dialect)
+    alone, with_tail = (launch.kernel.shared_bytes for launch in program.launches)
+    assert with_tail == alone
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_a_model_equals_the_integer_graph(
     opencl: OpenClDevice, shared_models: Path, name: str
