@@ -1,8 +1,8 @@
 """Runs the ONNX node tests through the reader and the float graph, and prints what came of each.
 
-Run as ``python benchmarks/onnx_coverage.py [-v] [--device cpu]``; exit status 1 if any result is
-wrong. The cases are those that the installed onnx package generates. Each is tried with all its
-inputs given at run time; where the file then is refused, with all but the first one as
+Run as ``python benchmarks/onnx_coverage.py [-v] [--device cpu|opencl]``; exit status 1 if any
+result is wrong. The cases are those that the installed onnx package generates. Each is tried with
+all its inputs given at run time; where the file then is refused, with all but the first one as
 initialisers, which is how networks state weights, shapes and axes.
 """
 
@@ -12,6 +12,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,9 @@ from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Array, Graph
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers.onnx_reader import HANDLERS, read_onnx
+from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
+from tilewright.cpu_gpu_backends.gpu.model import GpuModel
+from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 from tilewright.isa.errors import TilewrightError
 from tilewright.runtime.native_graphs import NativeGraphs
 
@@ -128,6 +132,27 @@ def run_natively(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Arra
     return NativeGraphs().run(graph, inputs, 1)
 
 
+@cache
+def _opencl() -> OpenClDevice:
+    return OpenClDevice(optimise=False)
+
+
+def run_on_opencl(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Run a graph as kernels of the first OpenCL device."""
+    device = _opencl()
+    model = GpuModel.load(compile_for_gpu(graph, device.capability, device.dialect), device)
+    results = model.run(inputs)
+    model.close()
+    return results
+
+
+RUNNERS: Mapping[str, Runner] = {
+    "reference": evaluate,
+    "cpu": run_natively,
+    "opencl": run_on_opencl,
+}
+
+
 def table(verdicts: Sequence[Verdict]) -> list[str]:
     """Return one line per operator, and one in all."""
     counts: Mapping[str, Counter[str]] = defaultdict(Counter)
@@ -146,9 +171,9 @@ def main() -> int:
     """Print the table; with ``-v`` also why cases were refused."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="name every refused case")
-    parser.add_argument("--device", choices=["reference", "cpu"], default="reference")
+    parser.add_argument("--device", choices=RUNNERS, default="reference")
     arguments = parser.parse_args()
-    run = run_natively if arguments.device == "cpu" else evaluate
+    run = RUNNERS[arguments.device]
     verdicts = list(judge(node_cases(), run))
     print("\n".join(table(verdicts)))
     for verdict in verdicts:
