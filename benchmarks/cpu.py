@@ -25,15 +25,20 @@ import numpy as np
 import tilewright as tw
 from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder
-from tilewright.compiler.operators import DataType, FloatDense
+from tilewright.compiler.operators import Conv2d, DataType, FloatDense
+from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
 from tilewright.cpu_gpu_backends.codegen.target import host_target
+from tilewright.cpu_gpu_backends.cpu.convolution import Window, matrix_nest
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
+from tilewright.cpu_gpu_backends.cpu.tiles import choose_panels, lanes, tile_rows
+from tilewright.isa.integers import split_scale
 
 Call = Callable[[], object]
 GEMM_SIZES = (512, 1024, 2048)
-#: Rows, columns and depth of a product that neither memory nor the ends of its loops slow down.
-PEAK_SHAPE = (280, 32, 512)
+#: Rows of tiles, and bytes that a sum reads of each operand, when the peak is measured.
+PEAK_ROWS, PEAK_BYTES = 2000, 512
 ROUNDS, CALLS, WARM_UP = 8, 4, 2
 REALTIME_PRIORITY = 10
 
@@ -153,40 +158,90 @@ def product_graph(rows: int, columns: int, depth: int) -> Graph:
     return build.build([y])
 
 
-def peak_gflops(realtime: bool) -> float:
-    """Measure the most that a product in registers and first-level cache reaches."""
-    rows, columns, depth = PEAK_SHAPE
-    x = np.ones((rows, depth), np.float32)
-    call = ours(product_graph(*PEAK_SHAPE), [x], 1)
-    repeats = 100
+def byte_product_graph(rows: int, columns: int, depth: int) -> Graph:
+    """Return one layer of int8 values, requantised, with random weights."""
+    build = GraphBuilder("gemm")
+    shape = (1, rows, 1, depth)
+    x = build.add_input(Tensor(name="x", shape=shape, dtype=DataType.INT8))
+    rng = np.random.default_rng(1)
+    weights = rng.integers(-127, 128, (columns, 1, 1, depth)).astype(np.int8)
+    multiplier, shift = split_scale(np.full(columns, 1e-4, np.float32))
+    constants = (
+        weights,
+        np.zeros(columns, np.int32),
+        multiplier.astype(np.int32),
+        shift.astype(np.int32),
+    )
+    operands = [build.add_constant(f"c{i}", values) for i, values in enumerate(constants)]
+    op = Conv2d(input_zero_point=0, zero_point=0, low=-128, high=127)
+    y = build.add(op, [x, *operands], node="dense")
+    return build.build([y])
 
-    def many() -> None:
-        for _ in range(repeats):
-            call()
 
-    best = min(measure({"peak": many}, realtime)["peak"])
-    return 2e-6 * rows * columns * depth * repeats / best
+def product_call(rows: int, columns: int, depth: int, dtype: DataType, threads: int) -> Call:
+    """Return a product of random values of a type by random weights."""
+    rng = np.random.default_rng(0)
+    if dtype is DataType.INT8:
+        values = rng.integers(-128, 128, (1, rows, 1, depth)).astype(np.int8)
+        return ours(byte_product_graph(rows, columns, depth), [values], threads)
+    real = rng.standard_normal((rows, depth)).astype(np.float32)
+    return ours(product_graph(rows, columns, depth), [real], threads)
 
 
-def gemm_row(size: int, threads: int, realtime: bool, peak: float) -> None:
-    """Measure a square product of float32 matrices."""
-    x = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32)
-    contenders: dict[str, Call] = {
-        "tilewright": ours(product_graph(size, size, size), [x], threads)
-    }
+def peak(dtype: DataType, realtime: bool) -> float:
+    """Measure what sums in registers reach with operands in the nearest cache, in GOP/s."""
+    target, rows, small = host_target(), PEAK_ROWS, dtype is DataType.INT8
+    depth = PEAK_BYTES if small else PEAK_BYTES // 4
+    panels = choose_panels(2 * lanes(target), rows, target)
+    columns = tile_rows(panels.width, target)
+    window = Window(
+        batch=1,
+        rows=rows,
+        columns=columns,
+        row_step=0,  # every row of tiles reads the same few numbers
+        column_step=depth,
+        kernel_rows=1,
+        row_dilation=1,
+        kernel_columns=1,
+        column_dilation=1,
+        length=depth,
+    )
+    nest = matrix_nest(
+        window,
+        panels,
+        dtype=ScalarType.UINT8 if small else ScalarType.FLOAT32,
+        weight_dtype=ScalarType(dtype.value),
+        epilogue=lambda total, at: total,
+        target=target,
+    )
+    compiled = compile_nest(nest, target)
+    inputs = {tensor.name: np.ones(tensor.shape, tensor.dtype.numpy) for tensor in nest.inputs}
+    best = min(measure({"peak": lambda: compiled.run(inputs)}, realtime)["peak"])
+    return 2e-6 * rows * columns * panels.channels * depth / best
+
+
+def gemm_rows(size: int, threads: int, realtime: bool, peaks: dict[DataType, float]) -> None:
+    """Measure square products of float32 and of int8 matrices."""
+    for dtype, most in peaks.items():
+        contenders = {"tilewright": product_call(size, size, size, dtype, threads)}
+        if dtype is DataType.FLOAT32 and (peer := torch_product(size, threads)) is not None:
+            contenders["PyTorch"] = peer
+        times = measure(contenders, realtime)
+        reached = 2e-6 * size**3 / min(times["tilewright"])
+        share = reached / (most * threads)
+        print_row(f"gemm-{size} {dtype}", threads, times)
+        print(f"{'':22} {reached:.1f} GOP/s = {share:.1%} of {threads} x {most:.1f}")
+
+
+def torch_product(size: int, threads: int) -> Call | None:
+    """Return PyTorch's product of two matrices; None where it is not installed."""
     try:
         import torch
     except ImportError:
-        pass
-    else:
-        torch.set_num_threads(threads)
-        a, b = torch.from_numpy(x), torch.from_numpy(x.copy())
-        contenders["PyTorch"] = lambda: torch.mm(a, b)
-    times = measure(contenders, realtime)
-    reached = 2e-6 * size**3 / min(times["tilewright"])
-    print_row(f"gemm-{size} fp32", threads, times)
-    share = reached / (peak * threads)
-    print(f"{'':22} {reached:.1f} GFLOP/s = {share:.1%} of {threads} x {peak:.1f}")
+        return None
+    torch.set_num_threads(threads)
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    return lambda: torch.mm(a, b)
 
 
 def print_row(name: str, threads: int, times: dict[str, list[float]]) -> None:
@@ -206,14 +261,15 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted = arguments.only or [*cpu_networks.NETWORKS, *(f"gemm-{n}" for n in GEMM_SIZES)]
     sizes = [size for size in GEMM_SIZES if f"gemm-{size}" in wanted]
-    peak = peak_gflops(arguments.realtime) if sizes else 0.0
+    kinds = (DataType.FLOAT32, DataType.INT8) if sizes else ()
+    peaks = {dtype: peak(dtype, arguments.realtime) for dtype in kinds}
     with tempfile.TemporaryDirectory() as folder:
         for threads in arguments.threads:
             for name in cpu_networks.NETWORKS:
                 if name in wanted:
                     network_rows(name, Path(folder), threads, arguments.realtime)
             for size in sizes:
-                gemm_row(size, threads, arguments.realtime, peak)
+                gemm_rows(size, threads, arguments.realtime, peaks)
 
 
 if __name__ == "__main__":
