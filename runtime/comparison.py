@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.compiler.operators import FloatOperator
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
 from tilewright.runtime.compiled_model import CompiledModel
@@ -14,6 +15,10 @@ from tilewright.runtime.model import Model, compile_model
 from tilewright.runtime.result import RunResult
 from tilewright.runtime.tables import Table, plain_table
 from tilewright.sim.simulator import Progress
+
+#: How far a device may be from the evaluation in numpy where real numbers are summed in another
+#: order, relative to the largest output: see docs/cpu.md.
+FLOAT_TOLERANCE = 2e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +47,13 @@ class Comparison:
         return all(run.equal for run in self.runs)
 
     @property
+    def agrees(self) -> bool:
+        """Whether outputs are equal, or of a network of real numbers and apart by rounding only."""
+        return all(
+            _agree(run, difference) for run in self.runs for _, difference in run.differences
+        )
+
+    @property
     def table(self) -> Table:
         """Per device and output the difference from the integer graph, cycles and times."""
         columns = ("device", "output", "differ", "at most by", "cycles", "ms", "seconds here")
@@ -53,6 +65,13 @@ class Comparison:
 
     def __str__(self) -> str:
         return plain_table(self.table)
+
+
+def _agree(run: DeviceRun, difference: Difference) -> bool:
+    graph = run.result.compiled.graph
+    real = any(isinstance(node.op, FloatOperator) for node in graph.nodes)
+    limit = FLOAT_TOLERANCE * difference.largest if real else 0.0
+    return difference.differing == 0 or difference.maximum <= limit
 
 
 def _rows(run: DeviceRun) -> list[tuple[str, ...]]:

@@ -27,6 +27,8 @@ class Difference:
     #: Number of elements that differ.
     differing: int
     elements: int
+    #: Largest magnitude of the second array.
+    largest: float = 0.0
 
     @property
     def share(self) -> float:
@@ -53,6 +55,7 @@ def difference(first: Array, second: Array) -> Difference:
         maximum=float(apart[unequal].max(initial=0.0)),
         differing=int(np.count_nonzero(unequal)),
         elements=int(unequal.size),
+        largest=float(np.abs(second.astype(np.float64)).max(initial=0.0)),
     )
 
 

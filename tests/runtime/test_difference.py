@@ -19,8 +19,8 @@ from tilewright.runtime.model import Model, compile_model
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        ([1, 2, 3], [1, 2, 3], Difference(maximum=0, differing=0, elements=3)),
-        ([-128, 2, 3], [127, 3, 3], Difference(maximum=255, differing=2, elements=3)),
+        ([1, 2, 3], [1, 2, 3], Difference(maximum=0, differing=0, elements=3, largest=3)),
+        ([-128, 2, 3], [127, 3, 3], Difference(maximum=255, differing=2, elements=3, largest=127)),
         ([], [], Difference(maximum=0, differing=0, elements=0)),
     ],
 )
