@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tilewright.cpu_gpu_backends.cpu.program import SLACK_BYTES, Buffer, CpuProgram, Home
+from tilewright.cpu_gpu_backends.memory_places import Life, place_tensors
 
 #: Buffers begin at a cache line.
 ALIGNMENT_BYTES = 64
@@ -31,34 +32,23 @@ def plan_memory(program: CpuProgram) -> MemoryPlan:
             offsets[buffer.name] = constant_bytes
             constant_bytes += _room(buffer)
     lives = _lives(program)
-    placed: list[tuple[int, int, tuple[int, int]]] = []
-    # The largest first: small buffers fit into the gaps that are left.
-    for name in sorted(lives, key=lambda name: (-program.buffers[name].size_bytes, name)):
-        size, life = _room(program.buffers[name]), lives[name]
-        busy = sorted((at, end) for at, end, other in placed if _meet(life, other))
-        offset = 0
-        for at, end in busy:
-            if offset + size <= at:
-                break
-            offset = max(offset, end)
-        offsets[name] = offset
-        placed.append((offset, offset + size, life))
-    workspace = max((end for _, end, _ in placed), default=0)
-    return MemoryPlan(offsets=offsets, workspace_bytes=workspace, constant_bytes=constant_bytes)
+    sizes = {name: _room(program.buffers[name]) for name in lives}
+    workspace = place_tensors(sizes, lives, ALIGNMENT_BYTES)
+    return MemoryPlan(
+        offsets={**offsets, **workspace.offsets},
+        workspace_bytes=workspace.size_bytes,
+        constant_bytes=constant_bytes,
+    )
 
 
-def _lives(program: CpuProgram) -> dict[str, tuple[int, int]]:
+def _lives(program: CpuProgram) -> dict[str, Life]:
     """Return, per workspace buffer, the first and the last kernel that uses it."""
-    lives: dict[str, tuple[int, int]] = {}
+    lives: dict[str, Life] = {}
     for position, kernel in enumerate(program.kernels):
         for name in (*kernel.reads, *kernel.writes):
             if program.buffers[name].home is Home.WORKSPACE:
-                lives[name] = (lives.get(name, (position, position))[0], position)
+                lives[name] = Life(lives.get(name, Life(position, position)).first, position)
     return lives
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _room(buffer: Buffer) -> int:

@@ -12,8 +12,8 @@ from tilewright.cpu_gpu_backends.gpu.device import (
     KernelDevice,
     LoadedKernel,
 )
-from tilewright.cpu_gpu_backends.gpu.memory_plan import Life, MemoryPlan, plan_memory
 from tilewright.cpu_gpu_backends.gpu.program import GpuProgram
+from tilewright.cpu_gpu_backends.memory_places import Life, Places, place_tensors
 
 
 @dataclass(kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class GpuModel:
 
     program: GpuProgram
     device: KernelDevice
-    plan: MemoryPlan
+    plan: Places
     _arena: Buffer
     _buffers: dict[str, Buffer]
     _kernels: dict[str, LoadedKernel]
@@ -42,7 +42,7 @@ class GpuModel:
         plan = plan_workspace(program)
         sizes = {name: tensor.size_bytes for name, tensor in program.tensors.items()}
         constants = {name: Life(0, 0) for name in program.constants}
-        fixed = plan_memory(sizes, constants, PART_ALIGNMENT)
+        fixed = place_tensors(sizes, constants, PART_ALIGNMENT)
         arena = device.allocate(max(1, plan.size_bytes + fixed.size_bytes))
         buffers = {
             name: arena.part(base + offset, max(1, sizes[name]))
@@ -90,7 +90,7 @@ class GpuModel:
         self._arena.release()
 
 
-def plan_workspace(program: GpuProgram) -> MemoryPlan:
+def plan_workspace(program: GpuProgram) -> Places:
     """Give every tensor that is no constant a place; inputs and outputs live throughout."""
     lives: dict[str, Life] = {}
     last = len(program.launches)
@@ -104,4 +104,4 @@ def plan_workspace(program: GpuProgram) -> MemoryPlan:
         if name not in program.constants:
             lives[name] = Life(0, last)
     sizes = {name: program.tensors[name].size_bytes for name in lives}
-    return plan_memory(sizes, lives, PART_ALIGNMENT)
+    return place_tensors(sizes, lives, PART_ALIGNMENT)

@@ -18,7 +18,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPlan:
+class Places:
     """Offsets in bytes, and the size of everything together."""
 
     offsets: Mapping[str, int]
@@ -28,7 +28,7 @@ class MemoryPlan:
         object.__setattr__(self, "offsets", MappingProxyType(dict(self.offsets)))
 
 
-def plan_memory(sizes: Mapping[str, int], lives: Mapping[str, Life], alignment: int) -> MemoryPlan:
+def place_tensors(sizes: Mapping[str, int], lives: Mapping[str, Life], alignment: int) -> Places:
     """Give each tensor a place where none overlaps another that lives at the same time."""
     offsets: dict[str, int] = {}
     rooms: dict[str, int] = {}
@@ -47,4 +47,4 @@ def plan_memory(sizes: Mapping[str, int], lives: Mapping[str, Life], alignment: 
             offset = max(offset, end)
         offsets[name], rooms[name] = offset, room
     size = max((offsets[name] + rooms[name] for name in offsets), default=0)
-    return MemoryPlan(offsets=offsets, size_bytes=size)
+    return Places(offsets=offsets, size_bytes=size)
