@@ -88,7 +88,7 @@ def _require_code_generator() -> None:
     if importlib.util.find_spec("llvmlite") is None:
         raise InputError(
             "device 'cpu' needs llvmlite, which is not installed",
-            hint="pip install 'tilewright[cpu]'",
+            hint="pip install llvmlite",
         )
 
 

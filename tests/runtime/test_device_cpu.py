@@ -67,7 +67,7 @@ def test_without_the_code_generator_it_says_so(
         with pytest.raises(InputError) as caught:
             use()
         assert str(caught.value) == "device 'cpu' needs llvmlite, which is not installed"
-        assert caught.value.hint == "pip install 'tilewright[cpu]'"
+        assert caught.value.hint == "pip install llvmlite"
 
 
 def test_a_library_is_saved_for_another_processor(
