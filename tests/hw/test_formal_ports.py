@@ -330,7 +330,7 @@ CASES = {
         unit=lambda module: module.LoadEngine(CONFIG),
         rules=load_rules,
         search=10,
-        deep_search=14,
+        deep_search=11,
         reach=20,
     ),
     "store": Case(
