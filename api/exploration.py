@@ -17,14 +17,6 @@ from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError, ConfigError
 from tilewright.runtime.tuning import Tuning, simulated_cycles, tuned_choices
 
-#: What is tried for an XC7Z020 where no grid is given: fields and their values.
-DEFAULT_GRID: Mapping[str, tuple[str, ...]] = {
-    "block_in": ("8", "16", "24", "32", "48"),
-    "block_out": ("8", "16", "24", "32"),
-    "wgt_entries": ("512", "1024"),
-    "lane_multipliers": ("3", "1", "0"),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:

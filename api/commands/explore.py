@@ -1,14 +1,14 @@
 """``tilewright explore``: the fastest configurations of a grid that fit a part."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.boards.parts import XC7Z020, XCZU3EG_E, Part
 from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.graph import Graph
 from tilewright.config_file import check_field
-from tilewright.exploration import DEFAULT_GRID, Exploration, Point, explore
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError
 from tilewright.list_options import ListOption, add_list
@@ -20,13 +20,23 @@ from tilewright.options import (
     load_networks,
     showing_warnings,
 )
-from tilewright.pareto_plot import pareto_svg
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.tables import Table
 from tilewright.terminal import Terminal
 
+if TYPE_CHECKING:
+    from tilewright.exploration import Exploration, Point
+
 #: Parts that the area model is made for, by the name that the command takes.
 PARTS = {"xc7z020": XC7Z020, "xczu3eg": XCZU3EG_E}
+
+#: What is tried for an XC7Z020 where no grid is given: fields and their values.
+DEFAULT_GRID: Mapping[str, tuple[str, ...]] = {
+    "block_in": ("8", "16", "24", "32", "48"),
+    "block_out": ("8", "16", "24", "32"),
+    "wgt_entries": ("512", "1024"),
+    "lane_multipliers": ("3", "1", "0"),
+}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +100,10 @@ def _grid(words: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
+    # The area model knows the hardware, whose language a board has not.
+    from tilewright.exploration import explore
+    from tilewright.pareto_plot import pareto_svg
+
     check_outputs(arguments.json, arguments.plot)
     part = PARTS[arguments.part]
     grid = _grid(arguments.grid) or dict(DEFAULT_GRID)
@@ -97,7 +111,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     graphs = load_networks(arguments.models, terminal)
     with terminal.stage(f"exploring for {part.name}") as advance, showing_warnings(terminal):
 
-        def show(done: int, total: int, point: Point | None) -> None:
+        def show(done: int, total: int, point: "Point | None") -> None:
             advance(done, total)
             if point is not None:
                 terminal.detail(f"{done} of {total}, {point.candidate.label}: {_rates(point)}")
@@ -119,11 +133,11 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     return Outcome(record=_record(result, graphs, part), status=0 if result.points else 1)
 
 
-def _rates(point: Point) -> str:
+def _rates(point: "Point") -> str:
     return ", ".join(f"{rate:.2f}" for rate in point.rates) + " images/s"
 
 
-def _print(result: Exploration, graphs: list[Graph], part: Part, terminal: Terminal) -> None:
+def _print(result: "Exploration", graphs: list[Graph], part: Part, terminal: Terminal) -> None:
     names = tuple(f"{graph.name} /s" for graph in graphs)
     resources = ("DSP", "block RAM", "LUT")
     columns = ("best", "configuration", *names, *resources)
@@ -141,7 +155,7 @@ def _print(result: Exploration, graphs: list[Graph], part: Part, terminal: Termi
     )
 
 
-def _row(point: Point) -> tuple[str, ...]:
+def _row(point: "Point") -> tuple[str, ...]:
     area, shares = point.candidate.area, point.candidate.shares
     return (
         "*" if point.is_best else "",
@@ -153,7 +167,7 @@ def _row(point: Point) -> tuple[str, ...]:
     )
 
 
-def _record(result: Exploration, graphs: list[Graph], part: Part) -> dict[str, Any]:
+def _record(result: "Exploration", graphs: list[Graph], part: Part) -> dict[str, Any]:
     return {
         "part": part.name,
         "models": [graph.name for graph in graphs],
@@ -165,7 +179,7 @@ def _record(result: Exploration, graphs: list[Graph], part: Part) -> dict[str, A
     }
 
 
-def _point_record(point: Point) -> dict[str, Any]:
+def _point_record(point: "Point") -> dict[str, Any]:
     candidate = point.candidate
     return {
         "config": config_to_record(candidate.config),

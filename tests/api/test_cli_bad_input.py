@@ -183,7 +183,7 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
             None,
         ),
         ("run MODEL --output none/y.npy", "cannot write none/y.npy: there is no folder none", None),
-        ("explore MODEL", None, "see tilewright --help"),
+        ("optimise MODEL", None, "see tilewright --help"),
     ],
 )
 def test_one_clear_line(
