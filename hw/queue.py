@@ -38,12 +38,14 @@ class Queue(Unit):
     def elaborate(self, platform: object) -> Module:
         """Build the circuit."""
         m = Module()
-        storage: Any = memory.Memory(shape=self._shape, depth=self._depth, init=[])
+        # Not one entry alone: Verilog has no addresses of no bits.
+        slots = max(2, self._depth)
+        storage: Any = memory.Memory(shape=self._shape, depth=slots, init=[])
         m.submodules.storage = storage
         write_port = storage.write_port()
         read_port = storage.read_port(domain="comb")
-        tail = Signal(range(self._depth))
-        second = Signal(range(self._depth), init=1 % self._depth)
+        tail = Signal(range(slots))
+        second = Signal(range(slots), init=1 % self._depth)
         first = Signal(self._shape, reset_less=True)
         written = Signal()
         taken = Signal()
