@@ -1,7 +1,7 @@
 """Runs programs on the hardware itself: the Verilated core beside its memory model."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -107,7 +107,11 @@ def run_rtl(
         scratchpads = _scratchpads(library, machine, program.config)
     finally:
         library.tilewright_free(machine)
-    dispatch, start, finish = (_by_instruction(program, kind, cycles) for kind in events)
+    positions = [
+        [number for number, item in enumerate(program.instructions) if item.engine is engine]
+        for engine in Engine
+    ]
+    dispatch, start, finish = (_by_instruction(positions, kind, cycles) for kind in events)
     measured = Events(dispatch=dispatch, start=start, finish=finish, cycles=cycles)
     return RtlResult(
         timeline=measured_timeline(program, measured),
@@ -164,12 +168,11 @@ def _run(
     return cycles.value, events
 
 
-def _by_instruction(program: Program, events: Cycles, cycles: int) -> Cycles:
-    """Give the n-th event of an engine to its n-th instruction."""
-    result = np.full(len(program.instructions), cycles, dtype=np.int64)
-    for engine in Engine:
-        mine = [i for i, item in enumerate(program.instructions) if item.engine is engine]
-        result[mine] = events[engine, : len(mine)]
+def _by_instruction(positions: Sequence[Sequence[int]], events: Cycles, cycles: int) -> Cycles:
+    """Give the n-th event of an engine to its n-th instruction, and `cycles` to `Finish`."""
+    result = np.full(events.shape[1], cycles, dtype=np.int64)
+    for mine, of_engine in zip(positions, events, strict=True):
+        result[mine] = of_engine[: len(mine)]
     return result
 
 

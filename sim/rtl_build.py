@@ -134,8 +134,16 @@ def _cache_folder() -> Path:
 def _digest(config: AcceleratorConfig, tools: Toolchain, trace: bool) -> str:
     """Hash everything that the library is made of."""
     digest = hashlib.sha256()
-    for text in (config_digest(config), str(tools), f"{_VERILATE}{_COMPILE}{trace}"):
+    options = f"{_VERILATE}{_COMPILE}{trace}"
+    for text in (config_digest(config), str(tools), options, _sources_digest()):
         digest.update(text.encode())
+    return digest.hexdigest()
+
+
+@cache
+def _sources_digest() -> str:
+    """Hash our own files, which a process reads once, as it imports them once."""
+    digest = hashlib.sha256()
     for path in _sources():
         digest.update(path.name.encode())
         digest.update(path.read_bytes())

@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,12 @@ from tilewright.isa.timing import (
     gemm_stages,
 )
 from tilewright.sim.timeline import NO_ENGINE, Timeline
-from tilewright.sim.transfers import load_key, make_transfer, store_key
+from tilewright.sim.transfers import Transfer, TransferKey, load_key, make_transfer, store_key
 
 Cycles: TypeAlias = npt.NDArray[np.int64]
+
+#: A tuple is walked much faster than an enumeration.
+_ENGINES = tuple(Engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +43,7 @@ class Events:
     cycles: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(NamedTuple):
     last_step: int
     fetch_wait: int = 0
     token_wait: int = 0
@@ -57,10 +59,7 @@ def measured_timeline(program: Program, events: Events) -> Timeline:
     rows = _Reader(program, events).rows()
     instructions = program.instructions
     engines = [NO_ENGINE if item.engine is None else item.engine for item in instructions]
-    columns = {
-        name: np.array([getattr(row, name) for row in rows], dtype=np.int64)
-        for name in _Row.__slots__
-    }
+    columns = dict(zip(_Row._fields, np.array(rows, dtype=np.int64).T.copy(), strict=True))
     return Timeline(
         cycles=events.cycles,
         engine=np.array(engines, dtype=np.int8),
@@ -78,16 +77,22 @@ class _Reader:
 
     def __init__(self, program: Program, events: Events) -> None:
         self._program = program
-        self._events = events
+        # Lists: a number at a time comes much faster out of one than out of an array.
+        self._dispatch: list[int] = events.dispatch.tolist()
+        self._start: list[int] = events.start.tolist()
+        self._finish: list[int] = events.finish.tolist()
+        self._cycles = events.cycles
+        self._transfers: dict[TransferKey, Transfer] = {}
         self._idle_from = dict.fromkeys(Engine, 0)
         #: First cycle in which each token could be taken, by giver and taker.
-        self._tokens = {(giver, taker): deque[int]() for giver in Engine for taker in Engine}
+        self._tokens = {(giver, taker): deque[int]() for giver in _ENGINES for taker in _ENGINES}
 
     def rows(self) -> list[_Row]:
-        for position in np.argsort(self._events.finish, kind="stable").tolist():
+        count = range(len(self._program.instructions))
+        for position in sorted(count, key=self._finish.__getitem__):
             self._give(position)
-        rows = [_Row(last_step=self._events.cycles)] * len(self._program.instructions)
-        for position in np.argsort(self._events.start, kind="stable").tolist():
+        rows = [_Row(last_step=self._cycles)] * len(count)
+        for position in sorted(count, key=self._start.__getitem__):
             engine = self._program.instructions[position].engine
             if engine is not None:
                 rows[position] = self._row(position, engine)
@@ -95,27 +100,29 @@ class _Reader:
 
     def _give(self, position: int) -> None:
         instruction = self._program.instructions[position]
-        for taker in Engine:
-            if instruction.engine is not None and instruction.signal >> taker & 1:
-                cycle = int(self._events.finish[position]) + TOKEN_CYCLES
+        if instruction.engine is None:
+            return
+        cycle = self._finish[position] + TOKEN_CYCLES
+        for taker in _ENGINES:
+            if instruction.signal >> taker & 1:
                 self._tokens[instruction.engine, taker].append(cycle)
 
     def _row(self, position: int, engine: Engine) -> _Row:
         instruction, config = self._program.instructions[position], self._program.config
-        start = int(self._events.start[position])
+        start = self._start[position]
         token, giver = 0, NO_ENGINE
-        for other in Engine:
+        for other in _ENGINES:
             if instruction.wait >> other & 1:
                 cycle = self._tokens[other, engine].popleft()
                 if cycle > token:
                     token, giver = cycle, int(other)
         idle_from = self._idle_from[engine]
-        fetched = max(idle_from, int(self._events.dispatch[position]) + QUEUE_CYCLES)
+        fetched = max(idle_from, self._dispatch[position] + QUEUE_CYCLES)
         supplied = max(fetched, token)
         began = max(start, idle_from)
-        last_step = int(self._events.finish[position]) - _tail(instruction, config)
+        last_step = self._finish[position] - _tail(instruction, config)
         self._idle_from[engine] = last_step + 1
-        steps, dram_bytes = _work(instruction, config, start=start, began=began)
+        steps, dram_bytes = self._work(instruction, start=start, began=began)
         busy = last_step + 1 - began if steps is None else steps
         return _Row(
             last_step=last_step,
@@ -127,6 +134,31 @@ class _Reader:
             memory_wait=last_step + 1 - began - busy,
             dram_bytes=dram_bytes,
         )
+
+    def _work(
+        self, instruction: AnyInstruction, *, start: int, began: int
+    ) -> tuple[int | None, int]:
+        """Cycles of steps and start-up, none where every cycle is one, and bytes moved.
+
+        `began` is the cycle from which its engine has worked for it.
+        """
+        match instruction:
+            case Load():
+                transfer = self._transfer(load_key(instruction, self._program.config))
+                startup = max(0, start + LOAD_START_CYCLES - began)
+                return startup + transfer.steps, transfer.data_bytes
+            case Store():
+                transfer = self._transfer(store_key(instruction, self._program.config))
+                return STORE_START_CYCLES + transfer.steps, transfer.data_bytes
+            case Gemm() | Vector() | Finish():
+                return None, 0
+            case _:
+                assert_never(instruction)
+
+    def _transfer(self, key: TransferKey) -> Transfer:
+        if key not in self._transfers:
+            self._transfers[key] = make_transfer(key, self._program.config)
+        return self._transfers[key]
 
 
 def _tail(instruction: AnyInstruction, config: AcceleratorConfig) -> int:
@@ -142,26 +174,5 @@ def _tail(instruction: AnyInstruction, config: AcceleratorConfig) -> int:
             return STORE_DATA_CYCLES + config.dram.write_latency_cycles
         case Finish():
             return 0
-        case _:
-            assert_never(instruction)
-
-
-def _work(
-    instruction: AnyInstruction, config: AcceleratorConfig, *, start: int, began: int
-) -> tuple[int | None, int]:
-    """Cycles of steps and start-up, none where every cycle is one, and bytes moved.
-
-    `began` is the cycle from which its engine has worked for it.
-    """
-    match instruction:
-        case Load():
-            transfer = make_transfer(load_key(instruction, config), config)
-            startup = max(0, start + LOAD_START_CYCLES - began)
-            return startup + transfer.steps, transfer.data_bytes
-        case Store():
-            transfer = make_transfer(store_key(instruction, config), config)
-            return STORE_START_CYCLES + transfer.steps, transfer.data_bytes
-        case Gemm() | Vector() | Finish():
-            return None, 0
         case _:
             assert_never(instruction)
