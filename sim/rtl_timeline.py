@@ -28,8 +28,10 @@ from tilewright.sim.transfers import Transfer, TransferKey, load_key, make_trans
 
 Cycles: TypeAlias = npt.NDArray[np.int64]
 
-#: A tuple is walked much faster than an enumeration.
-_ENGINES = tuple(Engine)
+#: The engines that each mask of tokens names.
+_ENGINES_OF_MASK = tuple(
+    tuple(engine for engine in Engine if mask >> engine & 1) for mask in range(1 << len(Engine))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +84,11 @@ class _Reader:
         self._start: list[int] = events.start.tolist()
         self._finish: list[int] = events.finish.tolist()
         self._cycles = events.cycles
+        self._tails: dict[type[AnyInstruction], int] = {}
         self._transfers: dict[TransferKey, Transfer] = {}
         self._idle_from = dict.fromkeys(Engine, 0)
         #: First cycle in which each token could be taken, by giver and taker.
-        self._tokens = {(giver, taker): deque[int]() for giver in _ENGINES for taker in _ENGINES}
+        self._tokens = {(giver, taker): deque[int]() for giver in Engine for taker in Engine}
 
     def rows(self) -> list[_Row]:
         count = range(len(self._program.instructions))
@@ -103,24 +106,22 @@ class _Reader:
         if instruction.engine is None:
             return
         cycle = self._finish[position] + TOKEN_CYCLES
-        for taker in _ENGINES:
-            if instruction.signal >> taker & 1:
-                self._tokens[instruction.engine, taker].append(cycle)
+        for taker in _ENGINES_OF_MASK[instruction.signal]:
+            self._tokens[instruction.engine, taker].append(cycle)
 
     def _row(self, position: int, engine: Engine) -> _Row:
-        instruction, config = self._program.instructions[position], self._program.config
+        instruction = self._program.instructions[position]
         start = self._start[position]
         token, giver = 0, NO_ENGINE
-        for other in _ENGINES:
-            if instruction.wait >> other & 1:
-                cycle = self._tokens[other, engine].popleft()
-                if cycle > token:
-                    token, giver = cycle, int(other)
+        for other in _ENGINES_OF_MASK[instruction.wait]:
+            cycle = self._tokens[other, engine].popleft()
+            if cycle > token:
+                token, giver = cycle, int(other)
         idle_from = self._idle_from[engine]
         fetched = max(idle_from, self._dispatch[position] + QUEUE_CYCLES)
         supplied = max(fetched, token)
         began = max(start, idle_from)
-        last_step = self._finish[position] - _tail(instruction, config)
+        last_step = self._finish[position] - self._tail(instruction)
         self._idle_from[engine] = last_step + 1
         steps, dram_bytes = self._work(instruction, start=start, began=began)
         busy = last_step + 1 - began if steps is None else steps
@@ -134,6 +135,12 @@ class _Reader:
             memory_wait=last_step + 1 - began - busy,
             dram_bytes=dram_bytes,
         )
+
+    def _tail(self, instruction: AnyInstruction) -> int:
+        kind = type(instruction)
+        if kind not in self._tails:
+            self._tails[kind] = _tail(instruction, self._program.config)
+        return self._tails[kind]
 
     def _work(
         self, instruction: AnyInstruction, *, start: int, began: int
