@@ -1,7 +1,6 @@
 """Runs Yosys and nextpnr, of PyPI or of the path, and keeps what they have returned."""
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tilewright.isa.cache_folder import cache_folder
 from tilewright.isa.errors import TilewrightError
 
 
@@ -101,7 +101,7 @@ def cached_run(
     digest = hashlib.sha256()
     for text in (tool.version, *words, *(part for item in sorted(inputs.items()) for part in item)):
         digest.update(hashlib.sha256(text.encode()).digest())
-    folder = cache_folder()
+    folder = cache_folder() / "synthesis"
     kept = folder / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
     if kept.exists():
         return kept.read_text(encoding="utf-8"), True
@@ -113,9 +113,3 @@ def cached_run(
         tool.run(words, work)
         (work / output).replace(kept)
     return kept.read_text(encoding="utf-8"), False
-
-
-def cache_folder() -> Path:
-    """Folder of what tools returned; removing it is safe."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tilewright" / "synthesis"

@@ -27,10 +27,10 @@ def open_gpu(device: Device) -> "KernelDevice":
         If there is none, or what drives it is not installed.
     """
     from tilewright.cpu_gpu_backends.gpu.cuda_device import open_cuda_device
-    from tilewright.cpu_gpu_backends.gpu.kernel_cache import default_cache_folder
     from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
+    from tilewright.isa.cache_folder import cache_folder
 
-    folder = default_cache_folder() / device.value
+    folder = cache_folder() / device.value
     if device is Device.CUDA:
         return open_cuda_device(folder)
     assert device is Device.OPENCL, f"{device} runs no kernels"

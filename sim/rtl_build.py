@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tilewright.isa.cache_folder import cache_folder
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.errors import TilewrightError
@@ -115,7 +116,7 @@ def build_bench(config: AcceleratorConfig, *, trace: bool = False) -> Path:
         If a tool is missing or fails.
     """
     tools = find_toolchain()
-    folder = _cache_folder()
+    folder = cache_folder() / "rtl"
     library = folder / f"{config.name}-{_digest(config, tools, trace)[:24]}.so"
     if library.exists():
         return library
@@ -124,11 +125,6 @@ def build_bench(config: AcceleratorConfig, *, trace: bool = False) -> Path:
         built = _build(config, tools, Path(name), trace)
         built.replace(library)
     return library
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tilewright" / "rtl"
 
 
 def _digest(config: AcceleratorConfig, tools: Toolchain, trace: bool) -> str:

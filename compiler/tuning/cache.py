@@ -14,6 +14,7 @@ from tilewright.compiler.tuning.records import (
     machine_digest,
     record_to_line,
 )
+from tilewright.isa.cache_folder import cache_folder
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import InputError
 
@@ -34,8 +35,7 @@ class TuningWarning(UserWarning):
 
 def user_cache_path() -> Path:
     """Return the file of the user's own choices, which need not exist."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tilewright" / "choices.tuning"
+    return cache_folder() / "choices.tuning"
 
 
 class TuningCache:

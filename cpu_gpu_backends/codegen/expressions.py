@@ -24,7 +24,7 @@ from tilewright.compiler.tensor.traversal import loads
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes
 from tilewright.cpu_gpu_backends.codegen.functions import emit_function
 from tilewright.cpu_gpu_backends.codegen.low_bytes import rounded_byte
-from tilewright.cpu_gpu_backends.codegen.memory import IndexEmitter, Memory
+from tilewright.cpu_gpu_backends.codegen.memory import Memory
 from tilewright.cpu_gpu_backends.codegen.types import (
     INDEX,
     index,
@@ -38,7 +38,7 @@ from tilewright.cpu_gpu_backends.codegen.types import (
 _TRUTH = ir.IntType(1)
 
 
-class ExpressionEmitter(IndexEmitter):
+class ExpressionEmitter:
     """Emits the value of expressions in a frame."""
 
     def __init__(self, frame: Frame) -> None:

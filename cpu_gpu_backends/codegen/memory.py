@@ -1,6 +1,7 @@
 """Loads and stores of tensor elements: scalars, contiguous vectors, and lanes far apart."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from llvmlite import ir
 
@@ -211,12 +212,11 @@ class Memory:
         b.call(function, (value, pointers, ir.Constant(mask, [1] * lanes)))
 
 
-class IndexEmitter:
+class IndexEmitter(Protocol):
     """What emits index expressions; the emitter of expressions is one."""
 
     def index(self, expr: Expr) -> "int | ir.Value":
         """Return an index: a number where it is known, else a scalar or one per lane."""
-        raise NotImplementedError
 
 
 def _key(place: _Place) -> tuple[object, ...]:

@@ -8,12 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-def default_cache_folder() -> Path:
-    """Return where compiled kernels are kept: ``$XDG_CACHE_HOME/tilewright`` or its default."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tilewright"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCache:
     """A folder of compiled kernels; without one, nothing is kept."""

@@ -16,7 +16,6 @@ import numpy as np
 from tilewright.compiler.graph import Graph
 from tilewright.cpu_gpu_backends.gpu.compile_graph import Chooser, layers_of
 from tilewright.cpu_gpu_backends.gpu.device import Buffer, Capability, DeviceError, KernelDevice
-from tilewright.cpu_gpu_backends.gpu.kernel_cache import default_cache_folder
 from tilewright.cpu_gpu_backends.gpu.kernels import KernelError
 from tilewright.cpu_gpu_backends.gpu.layers import Layer
 from tilewright.cpu_gpu_backends.gpu.lowering import (
@@ -26,6 +25,7 @@ from tilewright.cpu_gpu_backends.gpu.lowering import (
     lower_layer,
 )
 from tilewright.cpu_gpu_backends.gpu.source import kernel_source
+from tilewright.isa.cache_folder import cache_folder
 
 #: Seconds that a measurement lasts at least, so that the clock's steps do not matter.
 _MEASURED_SECONDS = 0.02
@@ -51,7 +51,7 @@ class TunedLayer:
 
 def tuning_file() -> Path:
     """Return where measured choices are kept."""
-    return default_cache_folder() / "gpu.tuning"
+    return cache_folder() / "gpu.tuning"
 
 
 def layer_digest(layer: Layer, capability: Capability) -> str:
