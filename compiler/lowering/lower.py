@@ -11,7 +11,6 @@ from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
 from tilewright.compiler.lowering.folding import fold, folded_shape
 from tilewright.compiler.lowering.fusion import KernelGroup, fuse
 from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
-from tilewright.compiler.lowering.memory_plan import Lifetime, MemoryPlan, plan_memory
 from tilewright.compiler.lowering.pipelining import emit_pipeline
 from tilewright.compiler.lowering.placement import (
     Schedule,
@@ -24,6 +23,7 @@ from tilewright.compiler.lowering.prefetch import prefetch_weights
 from tilewright.compiler.lowering.tasks import Task
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
+from tilewright.compiler.memory_plan import Lifetime, MemoryPlan, plan_memory
 from tilewright.compiler.operators import Conv2d, ConvTranspose2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes

@@ -18,7 +18,6 @@ from tilewright.compiler.lowering.choices import Choices
 from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
 from tilewright.compiler.lowering.kernels import Kernel, Legalised
 from tilewright.compiler.lowering.lower import lower_stage, stage_kernels
-from tilewright.compiler.lowering.memory_plan import Lifetime, plan_memory
 from tilewright.compiler.lowering.pipelining import emit_pipeline
 from tilewright.compiler.lowering.placement import (
     Schedule,
@@ -29,6 +28,7 @@ from tilewright.compiler.lowering.placement import (
 )
 from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tokens import assign_tokens
+from tilewright.compiler.memory_plan import Lifetime, plan_memory
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes
 from tilewright.isa.instructions import Finish

@@ -11,7 +11,7 @@ from tilewright.cpu_gpu_backends.codegen.engine import compile_object
 from tilewright.cpu_gpu_backends.codegen.kernels import KernelOptions
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.elf_data import data_object
-from tilewright.cpu_gpu_backends.cpu.memory_plan import MemoryPlan, plan_memory
+from tilewright.cpu_gpu_backends.cpu.memory_plan import BufferPlan, plan_buffers
 from tilewright.cpu_gpu_backends.cpu.module import Names, program_module
 from tilewright.cpu_gpu_backends.cpu.native import pack_constants
 from tilewright.cpu_gpu_backends.cpu.program import Buffer, CpuProgram
@@ -62,7 +62,7 @@ def build_library(program: CpuProgram, target: CpuTarget, prefix: str | None = N
     names = Names(prefix=c_name(program.name) if prefix is None else prefix)
     if not re.fullmatch(r"[A-Za-z_]\w*", names.prefix, re.ASCII):
         raise InputError(f"prefix must be a name in C, not {names.prefix!r}")
-    plan = plan_memory(program)
+    plan = plan_buffers(program)
     options = KernelOptions(target=target)
     text = program_module(program, plan, options, names, constant_data=True)
     code = compile_object(text, target, (spin_pool(target, names.prefix),), hidden=(DISPATCH,))
@@ -123,7 +123,7 @@ def _link(library: Library, path: Path, target: CpuTarget) -> None:
         raise CompileError(f"linking {path} failed: {last}")
 
 
-def _header(program: CpuProgram, plan: MemoryPlan, prefix: str) -> str:
+def _header(program: CpuProgram, plan: BufferPlan, prefix: str) -> str:
     upper = prefix.upper()
 
     def listing(names: tuple[str, ...]) -> str:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tilewright.compiler.memory_plan import Lifetime, plan_memory
 from tilewright.cpu_gpu_backends.cpu.program import SLACK_BYTES, Buffer, CpuProgram, Home
-from tilewright.cpu_gpu_backends.memory_places import Life, place_tensors
 
 #: Buffers begin at a cache line.
 ALIGNMENT_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPlan:
+class BufferPlan:
     """Offsets in bytes, of constants within the constants and of other buffers in the workspace."""
 
     offsets: Mapping[str, int]
@@ -23,7 +23,7 @@ class MemoryPlan:
         object.__setattr__(self, "offsets", MappingProxyType(dict(self.offsets)))
 
 
-def plan_memory(program: CpuProgram) -> MemoryPlan:
+def plan_buffers(program: CpuProgram) -> BufferPlan:
     """Give every buffer of `program` a place; those alive at the same time do not overlap."""
     offsets: dict[str, int] = {}
     constant_bytes = 0
@@ -31,24 +31,25 @@ def plan_memory(program: CpuProgram) -> MemoryPlan:
         if buffer.home is Home.CONSTANT:
             offsets[buffer.name] = constant_bytes
             constant_bytes += _room(buffer)
-    lives = _lives(program)
-    sizes = {name: _room(program.buffers[name]) for name in lives}
-    workspace = place_tensors(sizes, lives, ALIGNMENT_BYTES)
-    return MemoryPlan(
+    workspace = plan_memory(_lifetimes(program), ALIGNMENT_BYTES)
+    return BufferPlan(
         offsets={**offsets, **workspace.offsets},
         workspace_bytes=workspace.size_bytes,
         constant_bytes=constant_bytes,
     )
 
 
-def _lives(program: CpuProgram) -> dict[str, Life]:
+def _lifetimes(program: CpuProgram) -> list[Lifetime]:
     """Return, per workspace buffer, the first and the last kernel that uses it."""
-    lives: dict[str, Life] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for position, kernel in enumerate(program.kernels):
         for name in (*kernel.reads, *kernel.writes):
             if program.buffers[name].home is Home.WORKSPACE:
-                lives[name] = Life(lives.get(name, Life(position, position)).first, position)
-    return lives
+                spans[name] = (spans.get(name, (position, position))[0], position)
+    return [
+        Lifetime(name=name, size_bytes=_room(program.buffers[name]), first=first, last=last)
+        for name, (first, last) in spans.items()
+    ]
 
 
 def _room(buffer: Buffer) -> int:

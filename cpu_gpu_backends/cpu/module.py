@@ -18,7 +18,7 @@ from tilewright.cpu_gpu_backends.codegen.types import (
     declare_intrinsic,
     index,
 )
-from tilewright.cpu_gpu_backends.cpu.memory_plan import MemoryPlan
+from tilewright.cpu_gpu_backends.cpu.memory_plan import BufferPlan
 from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home, Kernel, View
 from tilewright.cpu_gpu_backends.cpu.spin_pool import DISPATCH
 
@@ -36,7 +36,7 @@ class Names:
 
     @property
     def constants(self) -> str:
-        """The variable with the address of the constants, `MemoryPlan.constant_bytes` long."""
+        """The variable with the address of the constants, `BufferPlan.constant_bytes` long."""
         return f"{self.prefix}_constants"
 
     @property
@@ -59,7 +59,7 @@ _SHARE = ir.FunctionType(ir.VoidType(), (POINTER, INDEX, INDEX))
 
 def program_module(
     program: CpuProgram,
-    plan: MemoryPlan,
+    plan: BufferPlan,
     options: KernelOptions,
     names: Names,
     *,
@@ -87,7 +87,7 @@ class _ModuleEmitter:
     def __init__(
         self,
         program: CpuProgram,
-        plan: MemoryPlan,
+        plan: BufferPlan,
         options: KernelOptions,
         names: Names,
         constant_data: bool,

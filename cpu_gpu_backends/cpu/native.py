@@ -12,7 +12,7 @@ from tilewright.cpu_gpu_backends.codegen.engine import LoadedModule, load_module
 from tilewright.cpu_gpu_backends.codegen.failures import FAILURES
 from tilewright.cpu_gpu_backends.codegen.kernels import KernelOptions
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
-from tilewright.cpu_gpu_backends.cpu.memory_plan import ALIGNMENT_BYTES, MemoryPlan, plan_memory
+from tilewright.cpu_gpu_backends.cpu.memory_plan import ALIGNMENT_BYTES, BufferPlan, plan_buffers
 from tilewright.cpu_gpu_backends.cpu.module import Names, program_module
 from tilewright.cpu_gpu_backends.cpu.program import Array, CpuProgram
 from tilewright.cpu_gpu_backends.cpu.spin_pool import MAX_THREADS, spin_pool, start_name, stop_name
@@ -26,7 +26,7 @@ class NativeProgram:
     """Machine code with its constants and its workspace; one run at a time, others wait."""
 
     program: CpuProgram
-    plan: MemoryPlan
+    plan: BufferPlan
     _module: LoadedModule
     _constants: Array
     _workspace: Array
@@ -118,7 +118,7 @@ def load_program(
     profile
         Count the cycles of each kernel.
     """
-    plan = plan_memory(program)
+    plan = plan_buffers(program)
     options = KernelOptions(target=target, check_bounds=check_bounds, profile=profile)
     constants = pack_constants(program.constants, plan)
     workspace = _aligned(plan.workspace_bytes)
@@ -144,7 +144,7 @@ def load_program(
     return native
 
 
-def pack_constants(constants: Mapping[str, Array], plan: MemoryPlan) -> Array:
+def pack_constants(constants: Mapping[str, Array], plan: BufferPlan) -> Array:
     """Return the bytes of all constants at their places."""
     packed = _aligned(plan.constant_bytes)
     for name, values in constants.items():

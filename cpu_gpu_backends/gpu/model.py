@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing_extensions import Self
 
 from tilewright.compiler.graph import Array
+from tilewright.compiler.memory_plan import Lifetime, MemoryPlan, plan_memory
 from tilewright.cpu_gpu_backends.gpu.device import (
     PART_ALIGNMENT,
     Buffer,
@@ -13,7 +14,6 @@ from tilewright.cpu_gpu_backends.gpu.device import (
     LoadedKernel,
 )
 from tilewright.cpu_gpu_backends.gpu.program import GpuProgram
-from tilewright.cpu_gpu_backends.memory_places import Life, Places, place_tensors
 
 
 @dataclass(kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class GpuModel:
 
     program: GpuProgram
     device: KernelDevice
-    plan: Places
+    plan: MemoryPlan
     _arena: Buffer
     _buffers: dict[str, Buffer]
     _kernels: dict[str, LoadedKernel]
@@ -41,8 +41,7 @@ class GpuModel:
         loaded = device.load(kernels, program.source)
         plan = plan_workspace(program)
         sizes = {name: tensor.size_bytes for name, tensor in program.tensors.items()}
-        constants = {name: Life(0, 0) for name in program.constants}
-        fixed = place_tensors(sizes, constants, PART_ALIGNMENT)
+        fixed = _plan(program, {name: (0, 0) for name in program.constants})
         arena = device.allocate(max(1, plan.size_bytes + fixed.size_bytes))
         buffers = {
             name: arena.part(base + offset, max(1, sizes[name]))
@@ -90,18 +89,31 @@ class GpuModel:
         self._arena.release()
 
 
-def plan_workspace(program: GpuProgram) -> Places:
+def plan_workspace(program: GpuProgram) -> MemoryPlan:
     """Give every tensor that is no constant a place; inputs and outputs live throughout."""
-    lives: dict[str, Life] = {}
+    lives: dict[str, tuple[int, int]] = {}
     last = len(program.launches)
     for step, launch in enumerate(program.launches):
         for name in launch.tensors:
             if name not in program.constants:
-                lives[name] = Life(lives.get(name, Life(step, step)).first, step)
+                lives[name] = (lives.get(name, (step, step))[0], step)
     for name in program.inputs:
-        lives[name] = Life(0, last)
+        lives[name] = (0, last)
     for name in map(program.stored, program.outputs):
         if name not in program.constants:
-            lives[name] = Life(0, last)
-    sizes = {name: program.tensors[name].size_bytes for name in lives}
-    return place_tensors(sizes, lives, PART_ALIGNMENT)
+            lives[name] = (0, last)
+    return _plan(program, lives)
+
+
+def _plan(program: GpuProgram, lives: Mapping[str, tuple[int, int]]) -> MemoryPlan:
+    """Place tensors by the first and the last launch that use them; none is without a byte."""
+    lifetimes = [
+        Lifetime(
+            name=name,
+            size_bytes=max(1, program.tensors[name].size_bytes),
+            first=first,
+            last=last,
+        )
+        for name, (first, last) in lives.items()
+    ]
+    return plan_memory(lifetimes, PART_ALIGNMENT)

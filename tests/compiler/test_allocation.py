@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.compiler.lowering.memory_plan import Lifetime, plan_memory
 from tilewright.compiler.lowering.scratchpads import Ring
+from tilewright.compiler.memory_plan import Lifetime, plan_memory
 from tilewright.isa.errors import CompileError
 from tilewright.isa.memories import Memory
 from tilewright.isa.presets import PRESETS

@@ -1,4 +1,4 @@
-"""Static placement of activation tensors in DRAM, with reuse of what is no longer needed."""
+"""Static placement of tensors in one stretch of memory, reused where they are not needed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
-    """Size of a tensor and the first and last kernel (by number) between which it must be kept."""
+    """Size of a tensor and the first and last step (by number) between which it must be kept."""
 
     name: str
     size_bytes: int
