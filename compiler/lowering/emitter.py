@@ -21,7 +21,7 @@ from tilewright.isa.instructions import (
     Vector,
     VectorTarget,
 )
-from tilewright.isa.memories import LUT_LENGTH, Memory, memory_shape
+from tilewright.isa.memories import Memory, memory_shape
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -146,27 +146,10 @@ class Emitter:
             self._append_load(load, part, None)
         return span
 
-    def load_part(self, memory: Memory, data: bytes, first: int, count: int) -> tuple[Span, int]:
-        """Bring `count` entries of a constant on chip, from entry `first` on.
-
-        The whole constant is loaded where it fits half of the scratchpad. Returns the span and the
-        place of the first entry in it.
-        """
-        shape = memory_shape(memory, self.config)
-        if len(data) // shape.entry_bytes <= shape.entries // 2:
-            return self.load_constant(memory, data), first
-        part = data[first * shape.entry_bytes : (first + count) * shape.entry_bytes]
-        return self.load_constant(memory, part), 0
-
     def load_uops(self, cls: type[AnyUop], values: npt.ArrayLike) -> Span:
         """Bring micro-ops, given as rows of their fields, on chip, unless they are there."""
         memory = Memory.GUOP if cls is GemmUop else Memory.VUOP
         return self.load_constant(memory, encode_uops(cls, values, self.config).tobytes())
-
-    def load_table(self, table: npt.NDArray[np.int8]) -> Span:
-        """Bring a look-up table on chip, unless it is there."""
-        assert table.size == LUT_LENGTH, "a table has an entry for each int8 value"
-        return self.load_constant(Memory.LUT, table.astype(np.int8).tobytes())
 
     def take_bank(self, entries: int) -> Span:
         """Return entries of the bank of `acc` whose turn it is; they lose what they held."""

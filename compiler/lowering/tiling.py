@@ -81,18 +81,6 @@ def streamed_entries(config: AcceleratorConfig) -> int:
     return config.out_entries // 4
 
 
-def choose_tiling(shape: MatrixShape, config: AcceleratorConfig) -> MatrixTiling:
-    """Return the tiling with the fewest estimated cycles.
-
-    Raises
-    ------
-    CompileError
-        If no tile fits the scratchpads; the message names the scratchpad that is too small for
-        even the smallest tile.
-    """
-    return legal_tilings(shape, config)[0]
-
-
 @memoize
 def legal_tilings(shape: MatrixShape, config: AcceleratorConfig) -> tuple[MatrixTiling, ...]:
     """Return every tiling that fits, by estimated cycles; there is at least one.
@@ -100,7 +88,8 @@ def legal_tilings(shape: MatrixShape, config: AcceleratorConfig) -> tuple[Matrix
     Raises
     ------
     CompileError
-        As `choose_tiling`.
+        If no tile fits the scratchpads; the message names the scratchpad that is too small for
+        even the smallest tile.
     """
     estimated = [
         (cycles, tiling)

@@ -9,9 +9,6 @@ from tilewright.compiler.operators import (
     MovementOperator,
 )
 
-#: What a hidden score stays hidden through, and what ends it.
-CARRIERS = FloatSoftmax | MovementOperator
-
 
 def masking_nodes(graph: Graph) -> frozenset[str]:
     """Return the nodes that compute or apply masks, and the softmax of what they hide.

@@ -93,10 +93,3 @@ def compile_object(
         module.get_function(name).linkage = "internal"
     result: bytes = machine.emit_object(module)
     return result
-
-
-def compile_assembly(text: str, target: CpuTarget) -> str:
-    """Compile a module in LLVM's assembly to the processor's."""
-    machine = _machine(target, jit=False)
-    result: str = machine.emit_assembly(_prepared(text, machine))
-    return result

@@ -12,10 +12,8 @@ class Feature(Enum):
     AVX2 = "avx2"
     FMA = "fma"
     AVX512F = "avx512f"
-    AVX512BW = "avx512bw"
     AVX512VL = "avx512vl"
     AVX512VNNI = "avx512vnni"
-    AVX512BF16 = "avx512bf16"
     NEON = "neon"
 
 

@@ -159,7 +159,6 @@ class CudaDevice:
             shared_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK"),
             memory_bytes=self.call("cuDeviceTotalMem", self._handle),
             units=attribute("MULTIPROCESSOR_COUNT"),
-            has_dot4=True,
             matrix_generation=generation if generation >= 80 else 0,
         )
 

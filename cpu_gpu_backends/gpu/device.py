@@ -35,12 +35,8 @@ class Capability:
         Memory that the threads of a block share.
     units
         Multiprocessors or compute units.
-    has_dot4
-        Whether one instruction adds four products of int8.
     matrix_generation
         The compute capability whose matrix instructions may be used, ``80`` for 8.0; 0 for none.
-    has_double
-        Whether float64 is there.
     """
 
     name: str
@@ -50,9 +46,7 @@ class Capability:
     shared_bytes: int
     memory_bytes: int
     units: int
-    has_dot4: bool
     matrix_generation: int = 0
-    has_double: bool = True
 
 
 class Buffer(Protocol):

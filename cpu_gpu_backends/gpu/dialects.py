@@ -1,17 +1,9 @@
 """The two languages that kernels are written in, as data: OpenCL C 1.2 and CUDA C."""
 
 from dataclasses import dataclass
-from enum import Enum
 
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.statements import LoopKind
-
-
-class Language(Enum):
-    """A language by its name."""
-
-    OPENCL = "OpenCL C"
-    CUDA = "CUDA C"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +43,6 @@ class Dialect:
         Text in front of all kernels.
     """
 
-    language: Language
     types: dict[ScalarType, str]
     wide_index: str
     unsigned: dict[ScalarType, str]
@@ -172,7 +163,6 @@ static __device__ __forceinline__ void tw_store_fragment(T *tile, int step, cons
 """
 
 OPENCL = Dialect(
-    language=Language.OPENCL,
     types={
         ScalarType.BOOL: "uchar",
         ScalarType.INT8: "char",
@@ -210,7 +200,6 @@ OPENCL = Dialect(
 )
 
 CUDA = Dialect(
-    language=Language.CUDA,
     types={
         ScalarType.BOOL: "unsigned char",
         ScalarType.INT8: "signed char",

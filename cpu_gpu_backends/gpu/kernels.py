@@ -23,10 +23,8 @@ class KernelError(CompileError):
 
 
 class Memory(Enum):
-    """Where a tensor lies."""
+    """Where a tensor lies that is no parameter of the kernel."""
 
-    #: A buffer of the device, a parameter of the kernel.
-    GLOBAL = "global"
     #: One copy for the threads of a block.
     SHARED = "shared"
     #: One copy for each thread: registers, as far as indices are known.

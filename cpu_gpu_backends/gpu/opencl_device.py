@@ -22,7 +22,6 @@ from tilewright.cpu_gpu_backends.gpu.dialects import OPENCL, Dialect
 from tilewright.cpu_gpu_backends.gpu.kernel_cache import KernelCache
 from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
 
-_DOT_PRODUCT = "cl_khr_integer_dot_product"
 _DOUBLE = "cl_khr_fp64"
 
 
@@ -208,8 +207,6 @@ def _capability(device: Any) -> Capability:
         shared_bytes=device.local_mem_size,
         memory_bytes=device.global_mem_size,
         units=device.max_compute_units,
-        has_dot4=_DOT_PRODUCT in device.extensions.split(),
-        has_double=_DOUBLE in device.extensions.split(),
     )
 
 

@@ -52,11 +52,6 @@ class MatrixTile:
         rows, columns = -(-sizes.m // self.block_m), -(-sizes.n // self.block_n)
         return sizes.batch * rows * columns
 
-    def share_used(self, sizes: MatrixSizes) -> float:
-        """Return which share of the multiplications is not spent on what was rounded up."""
-        m, n = rounded_up(sizes.m, self.block_m), rounded_up(sizes.n, self.block_n)
-        return sizes.products / (sizes.batch * m * n * rounded_up(sizes.k, self.block_k))
-
 
 #: Block and thread tiles (m, n, m, n), the ones that reuse the most first.
 _SHAPES = (

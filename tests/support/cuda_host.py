@@ -60,7 +60,6 @@ class HostCudaDevice:
             shared_bytes=48 * 1024,
             memory_bytes=1 << 30,
             units=4,
-            has_dot4=True,
             matrix_generation=matrix_generation,
         )
 

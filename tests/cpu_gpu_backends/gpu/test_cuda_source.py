@@ -30,7 +30,6 @@ def capability(generation: int) -> Capability:
         shared_bytes=48 * 1024,
         memory_bytes=8 << 30,
         units=40,
-        has_dot4=True,
         matrix_generation=generation if generation >= 80 else 0,
     )
 
