@@ -37,7 +37,14 @@ _VERILATE = (
     # `valid ? value : 0` stays a branch, and neighbours become one: idle pipelines cost nothing
     "-fno-dfg-peephole-replace-cond-with-else-branch-zero",
 )
-_COMPILE = ("-std=c++17", "-fPIC", "-march=native", "-fno-strict-aliasing", "-w")
+_COMPILE = (
+    "-std=c++17",
+    "-fPIC",
+    "-fno-semantic-interposition",
+    "-march=native",
+    "-fno-strict-aliasing",
+    "-w",
+)
 #: Optimisation of what runs in every cycle, of what runs once, and of Verilator's own library.
 _FAST, _SLOW, _LIBRARY = "-O3", "-O0", "-O1"
 
@@ -236,7 +243,7 @@ def build_library(
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         objects = list(pool.map(compile_file, files))
     library = folder / "bench.so"
-    _run([tools.compiler, "-shared", "-o", library, *objects, "-pthread"])
+    _run([tools.compiler, "-shared", "-Wl,-Bsymbolic", "-o", library, *objects, "-pthread"])
     return library
 
 
