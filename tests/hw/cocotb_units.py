@@ -26,7 +26,7 @@ from cocotbext.axi import (
 from tilewright.hw.counters import COUNTS
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.encoding import OPCODE_BITS, encode
-from tilewright.isa.instructions import AnyInstruction
+from tilewright.isa.instructions import AnyInstruction, Gemm, GemmLoop
 from tilewright.isa.memories import Engine, Memory
 from tilewright.isa.presets import TINY
 from tilewright.isa.program import Program
@@ -276,6 +276,28 @@ async def _check_engine(dut: Any, engine: Engine, seeds: range, share: float) ->
     assert executed > len(seeds), "the programs hold instructions for this engine"
 
 
+async def _check_returns(dut: Any) -> None:
+    """Come back to an accumulator after two to five others, while its last sum is on its way."""
+    rng = np.random.default_rng(_SEED)
+    driver = EngineDriver(dut, Engine.GEMM, lambda: True)
+    await _reset(dut)
+    expected = MachineState(TINY, np.zeros(0, np.uint8))
+    for memory in (Memory.INP, Memory.WGT, Memory.ACC):
+        expected.bytes[memory][...] = rng.integers(0, 256, expected.bytes[memory].shape)
+    state = MachineState(TINY, np.zeros(0, np.uint8))
+    for memory in Memory:
+        state.bytes[memory][...] = expected.bytes[memory]
+    tasks = [cocotb.start_soon(model.serve()) for model in _models(dut, Engine.GEMM, state)]
+    for apart in range(2, 6):
+        loops = (GemmLoop(extent=7, src=1, wgt=1), GemmLoop(extent=apart, dst=1), GemmLoop())
+        gemm = Gemm(accumulate=True, uop_count=1, loops=loops)
+        execute(gemm, expected)
+        await driver.run([gemm])
+        _demand_equal(state, expected)
+    for task in tasks:
+        task.cancel()
+
+
 def _demand_equal(state: MachineState, expected: MachineState) -> None:
     np.testing.assert_array_equal(state.dram, expected.dram)
     for memory in Memory:
@@ -437,6 +459,7 @@ load_with_stalls = _bench(
     lambda dut: _check_engine(dut, Engine.LOAD, range(3, 6), _STALLS), "load_with_stalls"
 )
 gemm = _bench(lambda dut: _check_engine(dut, Engine.GEMM, range(3), 0.0), "gemm")
+gemm_returns = _bench(_check_returns, "gemm_returns")
 gemm_with_stalls = _bench(
     lambda dut: _check_engine(dut, Engine.GEMM, range(3, 6), _STALLS), "gemm_with_stalls"
 )
