@@ -304,7 +304,8 @@ def _demand_equal(state: MachineState, expected: MachineState) -> None:
         np.testing.assert_array_equal(state.bytes[memory], expected.bytes[memory], memory.name)
 
 
-async def _check_fetch(dut: Any, seeds: range, share: float) -> None:
+async def _check_fetch(dut: Any, seeds: range, share: float, held_back: float) -> None:
+    """Stall the bus for a share of the cycles, and hold instructions back for another one."""
     rng = np.random.default_rng(_SEED)
     memory = DramModel(dut, share, rng)
     await _reset(dut)
@@ -318,7 +319,7 @@ async def _check_fetch(dut: Any, seeds: range, share: float) -> None:
         dut.fetch_start.value = 0
         words: list[int] = []
         while len(words) < len(program.instructions):
-            dut.fetch_instruction_ready.value = ready = int(rng.random() >= share)
+            dut.fetch_instruction_ready.value = ready = int(rng.random() >= held_back)
             await RisingEdge(dut.clk)
             if ready and dut.fetch_instruction_valid.value:
                 words.append(int(dut.fetch_instruction_payload.value))
@@ -452,8 +453,11 @@ def _bench(check: Callable[[Any], Any], name: str) -> Any:
     return cocotb.test(timeout_time=_LIMIT_MS, timeout_unit="ms")(run)
 
 
-fetch = _bench(lambda dut: _check_fetch(dut, range(5), 0.0), "fetch")
-fetch_with_stalls = _bench(lambda dut: _check_fetch(dut, range(5), _STALLS), "fetch_with_stalls")
+fetch = _bench(lambda dut: _check_fetch(dut, range(5), 0.0, 0.0), "fetch")
+fetch_held_back = _bench(lambda dut: _check_fetch(dut, range(2), 0.0, 0.95), "fetch_held_back")
+fetch_with_stalls = _bench(
+    lambda dut: _check_fetch(dut, range(5), _STALLS, _STALLS), "fetch_with_stalls"
+)
 load = _bench(lambda dut: _check_engine(dut, Engine.LOAD, range(3), 0.0), "load")
 load_with_stalls = _bench(
     lambda dut: _check_engine(dut, Engine.LOAD, range(3, 6), _STALLS), "load_with_stalls"

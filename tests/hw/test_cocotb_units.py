@@ -23,6 +23,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     "bench",
     [
         *(f"{unit}{stalls}" for unit in _UNITS for stalls in ("", "_with_stalls")),
+        "fetch_held_back",
         "gemm_returns",
         *(pytest.param(f"{unit}_many", marks=pytest.mark.slow) for unit in _MANY),
     ],
