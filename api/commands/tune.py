@@ -47,6 +47,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help=f"where choices are kept (default: {user_cache_path()})",
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="leave aside the choices that come with the package",
+    )
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
@@ -55,7 +60,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     graphs = load_networks(arguments.models, terminal)
     path = arguments.cache or user_cache_path()
     with showing_warnings(terminal):
-        cache = TuningCache(SHIPPED, path)
+        cache = TuningCache(*(() if arguments.fresh else (SHIPPED,)), path)
     records = []
     rows = []
     for graph in graphs:

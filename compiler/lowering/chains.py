@@ -59,11 +59,10 @@ def make_pipelines(
     after the other. Where simulated cycles are known, the chains are those that save the most.
     """
     singles = [make_schedule(kernel, tensors, config, choices=choices) for kernel in kernels]
-    choices = choices.within(chain_digest(kernels, singles))
-    for schedule in singles:
-        alone = _alone(schedule, choices)
-        if alone is not None:
-            _cut(schedule, alone.tilings[0])
+    own = choices.within(chain_digest(kernels, singles))
+    if own is not choices:
+        choices = own
+        singles = [make_schedule(kernel, tensors, config, choices=own) for kernel in kernels]
     found = _valued_chains(kernels, singles, tensors, config, choices) if interleave else ()
     result: list[Pipeline] = []
     number = 0

@@ -52,7 +52,8 @@ def tune_in_context(
 ) -> ContextResult:
     """Replace, one by one, choices that others of the same kernels beat in the whole program.
 
-    It starts with what suits the kernels by themselves, or with the estimate where that is better.
+    It starts with what suits the kernels by themselves, with what is used where nothing is tuned
+    for the whole, or with the estimate, whichever is best.
     All changes are judged against the same program, then those that save cycles are applied from
     the best on, as long as each saves some. What results is never worse than nothing tuned.
     """
@@ -61,22 +62,27 @@ def tune_in_context(
         for problem in stage.problems
     }
     untuned = stage.cycles(NO_CHOICES, judge)
-    starts = []
-    for position in (0, -1):
-        choices = {digest: kept[position] for digest, kept in known.items() if kept}
-        starts.append((stage.cycles(Choices(by_digest=choices), judge), position, choices))
+    general = cache.choices(stage.config).by_digest
+    starts: list[tuple[int, dict[str, Choice]]] = [
+        (stage.cycles(Choices(by_digest=choices), judge), choices)
+        for choices in (
+            {digest: kept[0] for digest, kept in known.items() if kept},
+            {digest: general[digest] for digest in known if digest in general},
+            {digest: kept[-1] for digest, kept in known.items() if kept},
+        )
+    ]
     kernel_cycles = starts[0][0]
-    start, _, choices = min(starts, key=lambda item: item[:2])
+    start, choices = min(starts, key=lambda item: item[0])
     best = start
     changes = _changes(stage, choices, known)[: 2 * budget]
-    judged = 3
+    judged = first = 1 + len(starts)
     useful: list[tuple[int, int, _Change]] = []
     for change, cycles in _judge_all(stage, choices, changes, judge, jobs):
         judged += 1
         if cycles < start:
             useful.append((cycles, len(useful), change))
         text = f"{min([best, *(item[0] for item in useful)]):,} cycles"
-        progress(Progress(phase="network", done=judged - 3, total=len(changes), text=text))
+        progress(Progress(phase="network", done=judged - first, total=len(changes), text=text))
     for _, _, change in sorted(useful, key=lambda item: item[:2]):
         changed = {**choices, change[0]: change[1]}
         cycles = stage.cycles(Choices(by_digest=changed), judge)

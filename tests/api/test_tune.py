@@ -1,0 +1,49 @@
+"""``tilewright tune`` from the command line: what it finds is kept, and found again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.compiler.compiled import AcceleratorStep
+from tilewright.sim.clockwork import simulate_timing
+
+
+@pytest.fixture
+def tune(
+    command: Callable[..., Any], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Tune the demo network with few candidates; returns the record of the only model."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def run(*words: str) -> Any:
+        done = command("tune", model, "--budget", "3", "--json", "record.json", *words)
+        assert done.status == 0, done.err
+        (found,) = json.loads(Path("record.json").read_text())["models"]
+        return found
+
+    return run
+
+
+def test_a_second_run_has_nothing_left_to_search(tune: Callable[..., Any], tmp_path: Path) -> None:
+    first = tune("--cache", "own.tuning", "--fresh")
+    assert 0 < first["searched"] == first["problems"]
+    second = tune("--cache", "own.tuning", "--fresh")
+    assert second["searched"] == 0
+    assert second["tuned_cycles"] == first["tuned_cycles"] <= first["untuned_cycles"]
+    lines = (tmp_path / "own.tuning").read_text().splitlines()
+    assert len(lines) > first["problems"]
+
+
+def test_a_compilation_takes_the_cycles_that_tune_has_told(
+    tune: Callable[..., Any], model: str
+) -> None:
+    found = tune()
+    compiled = tw.compile(tw.load(model), config=tw.presets["pynq"])
+    programs = [
+        step.program for step in compiled.compiled.steps if isinstance(step, AcceleratorStep)
+    ]
+    assert sum(simulate_timing(program).cycles for program in programs) == found["tuned_cycles"]
