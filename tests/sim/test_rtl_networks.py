@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.memories import Memory
+from tilewright.isa.presets import PYNQ, TINY
 from tilewright.sim.rtl import run_rtl
 from tilewright.sim.rtl_build import ToolError, find_toolchain
 from tilewright.sim.simulator import simulate
@@ -19,6 +21,9 @@ NETWORKS = (
     "ad01_autoencoder_int8.tflite",
 )
 
+#: The fastest that `tilewright explore` finds for an XC7Z020, see docs/tuning.md.
+FASTEST = PYNQ.replace(name="24x16", block_in=24, lane_multipliers=1)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _toolchain() -> None:
@@ -28,8 +33,8 @@ def _toolchain() -> None:
         pytest.skip(f"{error}: {error.hint}")
 
 
-def check(path: Path, preset: str, rng: np.random.Generator) -> None:
-    compiled = tw.compile(tw.load(path), config=tw.presets[preset])
+def check(path: Path, config: AcceleratorConfig, rng: np.random.Generator) -> None:
+    compiled = tw.compile(tw.load(path), config=config)
     assert compiled.programs
     for program in compiled.programs:
         dram = program.initial_dram()
@@ -50,15 +55,21 @@ def check(path: Path, preset: str, rng: np.random.Generator) -> None:
 
 
 def test_demo_network(rng: np.random.Generator) -> None:
-    check(Path(str(files("tilewright.demo") / "digits.onnx")), "tiny", rng)
+    check(Path(str(files("tilewright.demo") / "digits.onnx")), TINY, rng)
 
 
 @pytest.mark.slow
-def test_demo_network_on_pynq(rng: np.random.Generator) -> None:
-    check(Path(str(files("tilewright.demo") / "digits.onnx")), "pynq", rng)
+@pytest.mark.parametrize("config", [PYNQ, FASTEST], ids=lambda config: config.name)
+def test_demo_network_on_large_machines(
+    config: AcceleratorConfig, rng: np.random.Generator
+) -> None:
+    check(Path(str(files("tilewright.demo") / "digits.onnx")), config, rng)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_on_pynq(name: str, shared_models: Path, rng: np.random.Generator) -> None:
-    check(shared_models / "models" / name, "pynq", rng)
+@pytest.mark.parametrize("config", [PYNQ, FASTEST], ids=lambda config: config.name)
+def test_networks(
+    config: AcceleratorConfig, name: str, shared_models: Path, rng: np.random.Generator
+) -> None:
+    check(shared_models / "models" / name, config, rng)
