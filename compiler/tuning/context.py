@@ -37,7 +37,9 @@ class ContextResult:
 
 #: A digest and another choice for it.
 _Change: TypeAlias = tuple[str, Choice]
-#: Cycles that no chain can save: it is not formed.
+#: Changes judged in all rounds, for each candidate that the search of a kernel may judge.
+_CHANGES_PER_BUDGET = 4
+#: Cycles of a chain that is not formed: its kernels by themselves take less.
 _NEVER = 1 << 62
 
 
@@ -50,12 +52,13 @@ def tune_in_context(
     jobs: int,
     progress: Callable[[Progress], None],
 ) -> ContextResult:
-    """Replace, one by one, choices that others of the same kernels beat in the whole program.
+    """Replace, in rounds, choices that others of the same kernels beat in the whole program.
 
     It starts with what suits the kernels by themselves, with what is used where nothing is tuned
     for the whole, or with the estimate, whichever is best.
-    All changes are judged against the same program, then those that save cycles are applied from
-    the best on, as long as each saves some. What results is never worse than nothing tuned.
+    All changes of a round are judged against the same program, then those that save cycles are
+    applied from the best on, as long as each saves some, until a round saves none or the budget is
+    spent. What results is never worse than nothing tuned.
     """
     known = {
         problem.digest: cache.alternatives(stage.config, problem.digest)
@@ -72,23 +75,26 @@ def tune_in_context(
         )
     ]
     kernel_cycles = starts[0][0]
-    start, choices = min(starts, key=lambda item: item[0])
-    best = start
-    changes = _changes(stage, choices, known)[: 2 * budget]
+    best, choices = min(starts, key=lambda item: item[0])
     judged = first = 1 + len(starts)
-    useful: list[tuple[int, int, _Change]] = []
-    for change, cycles in _judge_all(stage, choices, changes, judge, jobs):
-        judged += 1
-        if cycles < start:
-            useful.append((cycles, len(useful), change))
-        text = f"{min([best, *(item[0] for item in useful)]):,} cycles"
-        progress(Progress(phase="network", done=judged - first, total=len(changes), text=text))
-    for _, _, change in sorted(useful, key=lambda item: item[:2]):
-        changed = {**choices, change[0]: change[1]}
-        cycles = stage.cycles(Choices(by_digest=changed), judge)
-        judged += 1
-        if cycles < best:
-            best, choices = cycles, changed
+    improved = True
+    while improved and judged < first + _CHANGES_PER_BUDGET * budget:
+        start, improved = best, False
+        changes = _changes(stage, choices, known)[: first + _CHANGES_PER_BUDGET * budget - judged]
+        useful: list[tuple[int, int, _Change]] = []
+        for done, (change, cycles) in enumerate(
+            _judge_all(stage, choices, changes, judge, jobs), 1
+        ):
+            if cycles < start:
+                useful.append((cycles, done, change))
+            text = f"{min([best, *(item[0] for item in useful)]):,} cycles"
+            progress(Progress(phase="network", done=done, total=len(changes), text=text))
+        judged += len(changes) + len(useful)
+        for _, _, change in sorted(useful, key=lambda item: item[:2]):
+            changed = {**choices, change[0]: change[1]}
+            cycles = stage.cycles(Choices(by_digest=changed), judge)
+            if cycles < best:
+                best, choices, improved = cycles, changed, True
     if untuned <= best:
         best, choices = untuned, {}
     cache.add(
@@ -103,18 +109,22 @@ def _changes(
     stage: StageProblem, choices: Mapping[str, Choice], known: Mapping[str, tuple[Choice, ...]]
 ) -> list[_Change]:
     """List what may be changed: other choices of what the program consists of, the costliest
-    first, and chains taken apart.
+    first, chains taken apart, and chains formed in place of what is there.
     """
     used = [digest for digest in stage.used(Choices(by_digest=choices)) if digest in choices]
     used.sort(key=lambda digest: -choices[digest].cycles)
+    chains = [problem.digest for problem in stage.problems if len(problem.kernels) > 1]
     changes: list[_Change] = []
     for digest in used:
         own = choices[digest]
         # The cycles stay, lest the change undo the chain that it is meant for.
         others = dict.fromkeys(replace(other, cycles=own.cycles) for other in known[digest])
         changes += [(digest, other) for other in others if other != own]
-        if not any(len(p.kernels) == 1 for p in stage.problems if p.digest == digest):
+        if digest in chains:
             changes.append((digest, replace(own, cycles=_NEVER)))
+    for digest in chains:
+        if digest not in used and known[digest]:
+            changes.append((digest, replace(known[digest][0], cycles=0)))
     return changes
 
 

@@ -23,7 +23,7 @@ _LEADS = (1, 2, 3)
 #: Candidates per kernel of a chain and round, for each number of rows that is tried.
 _VARIANTS = 3
 #: Choices that are kept for the search in context.
-KEPT = 4
+KEPT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
