@@ -1,9 +1,10 @@
 """Exploration of hardware sizes: which configurations fit a part, and how fast they are."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.boards.area import Area
 from tilewright.boards.area_model import estimate_area
@@ -12,10 +13,12 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.compiled import AcceleratorStep
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import Conv2d
+from tilewright.compiler.tuning.cache import TuningCache
+from tilewright.compiler.tuning.context import Progress
 from tilewright.config_file import change_config
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError, ConfigError
-from tilewright.runtime.tuning import Tuning, simulated_cycles, tuned_choices
+from tilewright.runtime.tuning import Tuning, simulated_cycles, tune_graph, tuned_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,8 @@ class Point:
     cycles: tuple[int, ...]
     #: Whether no other point is faster and takes no more of the part.
     is_best: bool = False
+    #: Whether the networks were tuned for it.
+    is_tuned: bool = False
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -65,6 +70,16 @@ class Point:
     def rate(self) -> float:
         """Geometric mean of the rates."""
         return math.prod(self.rates) ** (1 / len(self.rates))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploredTuning:
+    """How networks are tuned for the best points of an exploration."""
+
+    cache: TuningCache
+    #: Candidates judged per kernel, and per chain of kernels.
+    budget: int
+    progress: Callable[[Candidate, Progress], None] = lambda *_: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +190,7 @@ def explore(
     limit: float = 1.0,
     most: int = 12,
     jobs: int = 1,
+    tuning: ExploredTuning | None = None,
     progress: Callable[[int, int, Point | None], None] = lambda *_: None,
 ) -> Exploration:
     """Simulate those configurations of a grid that fit a part and have the best bounds.
@@ -189,6 +205,9 @@ def explore(
         Configurations that are simulated.
     jobs
         Processes, or workers of the cluster that ``joblib.parallel_config`` names.
+    tuning
+        How to tune the networks for the points that none beats; without it, only choices that are
+        known already are used.
     """
     # Imported late: nothing else on the command line needs it.
     from joblib import Parallel, delayed
@@ -202,13 +221,34 @@ def explore(
         progress(number, len(chosen), point)
         if point is not None:
             points.append(point)
+    marked = mark_best(points)
+    if tuning is not None:
+        marked = mark_best([_tuned(graphs, point, tuning, jobs) for point in marked])
     return Exploration(
-        points=mark_best(points),
+        points=marked,
         tried=math.prod(len(values) for values in grid.values()),
         illegal=illegal,
         too_large=too_large,
         not_simulated=len(fitting) - len(chosen),
     )
+
+
+def _tuned(graphs: Sequence[Graph], point: Point, tuning: ExploredTuning, jobs: int) -> Point:
+    if not point.is_best:
+        return point
+    config = point.candidate.config
+    results = [
+        tune_graph(
+            graph,
+            config,
+            tuning.cache,
+            budget=tuning.budget,
+            jobs=jobs,
+            progress=functools.partial(tuning.progress, point.candidate),
+        )
+        for graph in graphs
+    ]
+    return replace(point, cycles=tuple(one.tuned_cycles for one in results), is_tuned=True)
 
 
 def mark_best(points: Sequence[Point]) -> tuple[Point, ...]:
@@ -219,5 +259,5 @@ def mark_best(points: Sequence[Point]) -> tuple[Point, ...]:
     for point in ordered:
         is_best = point.candidate.shares.largest < smallest
         smallest = min(smallest, point.candidate.shares.largest)
-        marked.append(Point(candidate=point.candidate, cycles=point.cycles, is_best=is_best))
+        marked.append(replace(point, is_best=is_best))
     return tuple(marked)

@@ -92,7 +92,7 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads",
         metavar="N",
-        type=_positive,
+        type=positive_number,
         default=1,
         help="threads of device cpu (default: %(default)s)",
     )
@@ -220,7 +220,8 @@ def check_outputs(json: Path | None, *paths: Path | None) -> None:
             raise InputError(f"output file {path} is named twice")
 
 
-def _positive(text: str) -> int:
+def positive_number(text: str) -> int:
+    """Read the word of an option that counts something, from 1 on."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
     return int(text)

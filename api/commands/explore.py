@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tilewright.boards.parts import XC7Z020, XCZU3EG_E, Part
 from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.graph import Graph
+from tilewright.compiler.tuning.cache import SHIPPED, TuningCache, user_cache_path
+from tilewright.compiler.tuning.context import Progress
 from tilewright.config_file import check_field
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError
@@ -18,6 +20,7 @@ from tilewright.options import (
     check_outputs,
     chosen_config,
     load_networks,
+    positive_number,
     showing_warnings,
 )
 from tilewright.runtime.files import write_atomically
@@ -25,7 +28,7 @@ from tilewright.runtime.tables import Table
 from tilewright.terminal import Terminal
 
 if TYPE_CHECKING:
-    from tilewright.exploration import Exploration, Point
+    from tilewright.exploration import Candidate, Exploration, ExploredTuning, Point
 
 #: Parts that the area model is made for, by the name that the command takes.
 PARTS = {"xc7z020": XC7Z020, "xczu3eg": XCZU3EG_E}
@@ -65,11 +68,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most",
         metavar="N",
-        type=int,
+        type=positive_number,
         default=12,
         help="configurations to simulate, those with the best bounds (default: %(default)s)",
     )
-    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument(
+        "--jobs", metavar="N", type=positive_number, default=1, help="processes (default: 1)"
+    )
+    parser.add_argument(
+        "--tune",
+        metavar="N",
+        type=positive_number,
+        help="tune the models for each of the best configurations, with N candidates per kernel",
+    )
     parser.add_argument("--plot", metavar="FILE.svg", type=Path, help="draw speed over area")
 
 
@@ -124,6 +135,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             limit=arguments.limit,
             most=arguments.most,
             jobs=arguments.jobs,
+            tuning=_tuning(arguments.tune, terminal),
             progress=show,
         )
     _print(result, graphs, part, terminal)
@@ -133,6 +145,21 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     return Outcome(record=_record(result, graphs, part), status=0 if result.points else 1)
 
 
+def _tuning(budget: int | None, terminal: Terminal) -> "ExploredTuning | None":
+    from tilewright.exploration import ExploredTuning
+
+    if budget is None:
+        return None
+
+    def show(candidate: "Candidate", progress: Progress) -> None:
+        terminal.detail(
+            f"{candidate.label}, {progress.phase} {progress.done}/{progress.total}: {progress.text}"
+        )
+
+    cache = TuningCache(SHIPPED, user_cache_path())
+    return ExploredTuning(cache=cache, budget=budget, progress=show)
+
+
 def _rates(point: "Point") -> str:
     return ", ".join(f"{rate:.2f}" for rate in point.rates) + " images/s"
 
@@ -140,7 +167,7 @@ def _rates(point: "Point") -> str:
 def _print(result: "Exploration", graphs: list[Graph], part: Part, terminal: Terminal) -> None:
     names = tuple(f"{graph.name} /s" for graph in graphs)
     resources = ("DSP", "block RAM", "LUT")
-    columns = ("best", "configuration", *names, *resources)
+    columns = ("best", "configuration", "tuned", *names, *resources)
     terminal.table(
         Table(
             title=f"Images per second, simulated, and share of {part.name} by the area model",
@@ -160,6 +187,7 @@ def _row(point: "Point") -> tuple[str, ...]:
     return (
         "*" if point.is_best else "",
         point.candidate.label,
+        "yes" if point.is_tuned else "",
         *(f"{rate:.2f}" for rate in point.rates),
         f"{area.multipliers} ({shares.multipliers:.0%})",
         f"{area.block_rams:g} ({shares.block_rams:.0%})",
@@ -184,6 +212,7 @@ def _point_record(point: "Point") -> dict[str, Any]:
     return {
         "config": config_to_record(candidate.config),
         "best": point.is_best,
+        "tuned": point.is_tuned,
         "cycles": list(point.cycles),
         "bounds": list(candidate.bounds),
         "images_per_second": list(point.rates),

@@ -17,6 +17,7 @@ from tilewright.options import (
     check_outputs,
     chosen_config,
     load_networks,
+    positive_number,
     showing_warnings,
 )
 from tilewright.runtime.tables import Table
@@ -30,14 +31,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         metavar="N",
-        type=_positive,
+        type=positive_number,
         default=DEFAULT_BUDGET,
         help="candidates simulated per kernel, and per chain of kernels (default: %(default)s)",
     )
     parser.add_argument(
         "--jobs",
         metavar="N",
-        type=_positive,
+        type=positive_number,
         default=1,
         help="processes (default: %(default)s)",
     )
@@ -112,12 +113,6 @@ def _row(name: str, result: TuningResult, seconds: float) -> tuple[str, ...]:
         f"{result.judged:,}",
         f"{seconds:.0f}",
     )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
-    return int(text)
 
 
 COMMAND = Command(

@@ -84,6 +84,25 @@ def test_the_command_prints_writes_and_draws(
     assert len([item for item in root if item.tag.endswith("circle")]) == 1
 
 
+def test_the_best_are_tuned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    record = tmp_path / "record.json"
+    words = ["--grid", "block_in=16", "block_out=8", "--json", str(record)]
+    assert explore(*words) == 0
+    (untuned,) = json.loads(record.read_text())["points"]
+    assert not untuned["tuned"]
+    assert explore(*words, "--tune", "1") == 0
+    (tuned,) = json.loads(record.read_text())["points"]
+    assert tuned["tuned"]
+    assert tuned["cycles"][0] <= untuned["cycles"][0]
+    # What was found is kept: the next exploration uses it.
+    assert explore(*words) == 0
+    assert json.loads(record.read_text())["points"][0]["cycles"] == tuned["cycles"]
+    assert "best  configuration" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -92,6 +111,10 @@ def test_the_command_prints_writes_and_draws(
         (
             ["--limit", "0"],
             "tilewright: argument --limit: must be above 0 and at most 100, not '0'",
+        ),
+        (
+            ["--tune", "none"],
+            "tilewright: argument --tune: must be a whole number from 1 on, not 'none'",
         ),
     ],
 )
