@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.build import cast, reduce_sum
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
@@ -23,12 +24,15 @@ from tilewright.compiler.tensor.statements import LoopNest
 from tilewright.cpu_gpu_backends.codegen.dot_products import DOT_DEPTH, dot_products
 from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, Outside
 from tilewright.cpu_gpu_backends.cpu.program import Array
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 
 REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
+#: Images of fewer rows are shared among threads by parts of a row, too.
+_FEWEST_SHARED_ROWS = 8
 #: Iterations of the innermost loop that are written out.
 _UNROLL = 4
 #: Code of a tile is written out up to so many vector operations per iteration.
@@ -91,6 +95,7 @@ def matrix_nest(
     epilogue: Epilogue,
     target: CpuTarget,
     weights_per_image: bool = False,
+    plan: MatrixPlan | None = None,
 ) -> LoopNest:
     """Return the loops of a matrix kernel with operands ``image`` and ``weights``.
 
@@ -102,6 +107,8 @@ def matrix_nest(
         Of image and weights: uint8 with int8 or int16, summed in int32; or float32 for both.
     weights_per_image
         Whether each image of the batch has weights of its own; for layouts in rows only.
+    plan
+        What a tuner has chosen, for panels of this width.
     """
     weight_layout = layout_of(weight_dtype, target)
     image = placeholder(window.image, dtype, "image")
@@ -117,7 +124,8 @@ def matrix_nest(
         "out",
     )
     schedule = Schedule(out, intrinsics=[dot_products(REGISTER)])
-    _arrange(schedule, window, panels, weight_dtype, target)
+    plan = plan or _usual_plan(window, panels, weight_dtype, target)
+    _arrange(schedule, window, panels, layout_of(weight_dtype, target), target, plan)
     return peel_uneven_tiles(lower(schedule))
 
 
@@ -178,47 +186,97 @@ def _place(window: Window, y: Expr, x: Expr, ky: Expr, kx: Expr, along: Expr) ->
     return row, x * window.column_step + kx * window.column_dilation + along
 
 
+def _usual_plan(
+    window: Window, panels: Panels, weight_dtype: ScalarType, target: CpuTarget
+) -> MatrixPlan:
+    most = tile_rows(panels.width, target)
+    size = panels.channels * window.depth * int(weight_dtype.numpy.itemsize)
+    rows = max(1, min(window.rows, most // window.columns))
+    stays = rows == 1 and size <= _CACHED_WEIGHT_BYTES and window.batch * window.rows > 1
+    return MatrixPlan(
+        panel=panels.width,
+        positions=most,
+        outside=Outside.POSITIONS if stays else Outside.PANELS,
+        unroll=_UNROLL,
+    )
+
+
 def _arrange(
-    s: Schedule, window: Window, panels: Panels, weight_dtype: ScalarType, target: CpuTarget
+    s: Schedule,
+    window: Window,
+    panels: Panels,
+    weight_layout: "WeightLayout",
+    target: CpuTarget,
+    plan: MatrixPlan,
 ) -> None:
     """Schedule: tiles in registers, panels or rows outermost, that loop shared by the threads."""
-    most = tile_rows(panels.width, target)
-    columns = -(-window.columns // -(-window.columns // most))
-    rows = max(1, min(window.rows, most // window.columns))
+    columns = -(-window.columns // -(-window.columns // plan.positions))
+    rows = max(1, min(window.rows, plan.positions // window.columns))
     s.split("out", "o", panels.width)
-    s.split("out", "x", columns)
-    s.split("out", "y", rows)
-    tile = ("x.outer", "y.inner", "x.inner", "o.inner")
-    size = panels.channels * window.depth * int(weight_dtype.numpy.itemsize)
-    if rows == 1 and size <= _CACHED_WEIGHT_BYTES and window.batch * window.rows > 1:
-        s.reorder("out", "n", "y.outer", "x.outer", "o.outer", *tile[1:])
-        s.parallel("out", s.fuse("out", "n", "y.outer", name="task"))
-        s.compute_at("sum", "out", "o.outer")
-    else:
-        s.reorder("out", "o.outer", "n", "y.outer", *tile)
-        if rows == 1 or window.rows % rows == 0:
-            s.fuse("out", "o.outer", "n", name="task")
-            s.parallel("out", s.fuse("out", "task", "y.outer", name="tasks"))
-        else:
-            s.parallel("out", s.fuse("out", "o.outer", "n", name="task"))
-        s.compute_at("sum", "out", "x.outer")
+    match plan.outside:
+        case Outside.POSITIONS:
+            rows = _divisor(window.rows, rows)
+            columns = _positions_outside(s, window, rows, columns, plan.block)
+        case Outside.PANELS:
+            _panels_outside(s, window, rows, columns)
+        case _:
+            assert_never(plan.outside)
     s.set_scope("sum", REGISTER)
     for stage, loops in (("out", ("y.inner", "x.inner")), ("sum", ("y", "x"))):
         for loop in loops:
             s.unroll(stage, loop)
     s.vectorize("out", "o.inner")
     operations = rows * columns * -(-panels.width // lanes(target))
-    _arrange_sums(s, window, layout_of(weight_dtype, target), operations)
+    _arrange_sums(s, window, weight_layout, operations, plan.unroll)
+
+
+def _divisor(extent: int, most: int) -> int:
+    """Return the largest divisor up to `most`."""
+    return next(part for part in range(min(most, extent), 0, -1) if extent % part == 0)
+
+
+def _positions_outside(s: Schedule, window: Window, rows: int, columns: int, block: int) -> int:
+    """Arrange the loops and return the columns of a tile.
+
+    Few rows are shared among threads by parts of a row, too, if tiles of about that size leave no
+    remainder: in a shared loop no last iteration stands apart.
+    """
+    even = _divisor(window.columns, columns)
+    shares_parts = window.batch * window.rows // rows < _FEWEST_SHARED_ROWS and 2 * even > columns
+    if shares_parts:
+        columns = even
+    s.split("out", "x", columns)
+    s.split("out", "y", rows)
+    s.split("out", "x.outer", _divisor(-(-window.columns // columns), block))
+    tile = ("x.outer.inner", "y.inner", "x.inner", "o.inner")
+    s.reorder("out", "n", "y.outer", "x.outer.outer", "o.outer", *tile)
+    s.fuse("out", "n", "y.outer", name="task")
+    if shares_parts:
+        s.fuse("out", "task", "x.outer.outer", name="tasks")
+    s.parallel("out", s.loops("out")[0])
+    s.compute_at("sum", "out", "x.outer.inner")
+    return columns
+
+
+def _panels_outside(s: Schedule, window: Window, rows: int, columns: int) -> None:
+    s.split("out", "x", columns)
+    s.split("out", "y", rows)
+    tile = ("x.outer", "y.inner", "x.inner", "o.inner")
+    s.reorder("out", "o.outer", "n", "y.outer", *tile)
+    s.fuse("out", "o.outer", "n", name="task")
+    if window.rows % rows == 0:
+        s.fuse("out", "task", "y.outer", name="tasks")
+    s.parallel("out", s.loops("out")[0])
+    s.compute_at("sum", "out", "x.outer")
 
 
 def _arrange_sums(
-    s: Schedule, window: Window, weight_layout: "WeightLayout", operations: int
+    s: Schedule, window: Window, weight_layout: "WeightLayout", operations: int, unroll: int
 ) -> None:
     dots = weight_layout is WeightLayout.FOURS
     steps = window.length // DOT_DEPTH if dots else window.length
     most = max(1, _MOST_OPERATIONS // operations)
-    unroll = next(u for u in (_UNROLL, 2, 1) if steps % u == 0 and u <= most)
-    s.split("sum", "k", unroll)
+    s.split("sum", "k", _divisor(steps, min(most, unroll)))
     loops = ("ky", "kx", "k.outer", "k.inner", "n", "y", "x", "p", "o")
     s.reorder("sum", *loops, *(("t",) if dots else ()))
     s.unroll("sum", "k.inner")

@@ -18,6 +18,7 @@ from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import border_fill
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
+from tilewright.cpu_gpu_backends.cpu.plans import DepthwisePlan, Outside
 from tilewright.cpu_gpu_backends.cpu.program import View
 from tilewright.cpu_gpu_backends.cpu.quantised import EXACT_FLOAT32
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
@@ -57,7 +58,8 @@ def lower_depthwise(context: Context, group: Group, output: Activation) -> None:
     epilogue = tail_of_sums(context, group, inputs, output)
     out = compute(output.shape, lambda n, y, x, c: epilogue(total[n, y, x, c], (n, y, x, c)), "out")
     schedule = Schedule(out)
-    _arrange(schedule, output.shape, context.target)
+    plan = group.plan if isinstance(group.plan, DepthwisePlan) else None
+    _arrange(schedule, output.shape, plan or _usual_plan(output.shape, context.target))
     views = {**inputs.views, "image": source_view, "weights": view, "out": output.view}
     context.builder.kernel(group.output, peel_uneven_tiles(lower(schedule)), views)
 
@@ -75,12 +77,22 @@ def _padded_view(image: Activation, op: Conv2d | FloatConv2d) -> View:
     )
 
 
-def _arrange(s: Schedule, shape: tuple[int, ...], target: CpuTarget) -> None:
-    _, height, width, channels = shape
+def _usual_plan(shape: tuple[int, ...], target: CpuTarget) -> DepthwisePlan:
+    _, height, _, channels = shape
     group = channel_group(channels, target)
-    s.split("out", "x", -(-width // -(-width // _COLUMNS)))
-    s.split("out", "c", group)
-    if height < _FEWEST_SHARED_ROWS and channels > group:
+    by_channels = height < _FEWEST_SHARED_ROWS and channels > group
+    return DepthwisePlan(
+        columns=_COLUMNS,
+        channels=group,
+        outside=Outside.PANELS if by_channels else Outside.POSITIONS,
+    )
+
+
+def _arrange(s: Schedule, shape: tuple[int, ...], plan: DepthwisePlan) -> None:
+    width = shape[2]
+    s.split("out", "x", -(-width // -(-width // plan.columns)))
+    s.split("out", "c", plan.channels)
+    if plan.outside is Outside.PANELS:
         s.reorder("out", "n", "c.outer", "y", "x.outer", "x.inner", "c.inner")
         s.parallel("out", s.fuse("out", "n", "c.outer"))
     else:

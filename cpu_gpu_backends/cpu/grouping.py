@@ -1,10 +1,12 @@
 """Nodes computed together: one that needs loops of its own, and the element-wise ones behind it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense, FloatMatMul
+from tilewright.cpu_gpu_backends.cpu.plans import Plan
 from tilewright.cpu_gpu_backends.cpu.tails import OperandKind, operand_kinds
 
 
@@ -17,6 +19,8 @@ class Group:
 
     nodes: tuple[Node, ...]
     anchored: bool
+    #: What a tuner has chosen; None where rules decide.
+    plan: Plan | None = None
 
     @property
     def first(self) -> Node:
@@ -59,6 +63,33 @@ def group_nodes(graph: Graph) -> tuple[Group, ...]:
     return tuple(
         Group(nodes=tuple(nodes), anchored=anchored[output]) for output, nodes in groups.items()
     )
+
+
+def with_plans(
+    graph: Graph, groups: tuple[Group, ...], plans: Mapping[str, Plan]
+) -> tuple[Group, ...]:
+    """Return the groups with what a tuner has chosen for them, by their digest."""
+    if not plans:
+        return groups
+    return tuple(
+        replace(group, plan=plans.get(group_digest(graph, group))) if group.anchored else group
+        for group in groups
+    )
+
+
+def group_digest(graph: Graph, group: Group) -> str:
+    """Return the digest of what the time of a group depends on: operators and shapes, no values."""
+    text = "\n".join(" ".join(map(str, _signature(graph, node))) for node in group.nodes)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _signature(graph: Graph, node: Node) -> Iterator[object]:
+    yield type(node.op).__name__
+    if isinstance(node.op, Conv2d | FloatConv2d):
+        yield from (node.op.stride, node.op.pads, node.op.dilation, node.op.groups)
+    for name in (*node.inputs, *node.outputs):
+        tensor = graph.tensors[name]
+        yield from (tensor.dtype.value, tensor.shape, name in graph.constants)
 
 
 def _host(

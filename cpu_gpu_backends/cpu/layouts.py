@@ -15,8 +15,9 @@ from tilewright.compiler.operators import (
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Layout
 from tilewright.cpu_gpu_backends.cpu.grouping import Group, has_tail, is_plain_convolution
+from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
 from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
-from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels
+from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, panels_of
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads, winograd_transforms
 
 _FLOAT_BYTES = 4
@@ -36,8 +37,15 @@ def is_matrix_kernel(graph: Graph, group: Group) -> bool:
 def output_panels(graph: Graph, group: Group, target: CpuTarget) -> Panels:
     """Return the panels of a matrix kernel's output channels."""
     shape = graph.tensors[group.output].shape
+    if isinstance(group.plan, MatrixPlan | WinogradPlan):
+        return panels_of(shape[-1], group.plan.panel)
     rows = shape[-2] if isinstance(group.first.op, FloatMatMul) else prod(shape[:-1])
     return choose_panels(shape[-1], rows, target)
+
+
+def matrix_plan(group: Group) -> MatrixPlan | None:
+    """Return the plan of a group that is one product, where a tuner has chosen one."""
+    return group.plan if isinstance(group.plan, MatrixPlan) else None
 
 
 def plan_layouts(

@@ -1,5 +1,6 @@
 """An integer or float graph to a program of loop nests."""
 
+from collections.abc import Mapping
 from math import prod
 
 from tilewright.compiler.graph import Graph
@@ -19,12 +20,19 @@ from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
 from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise
 from tilewright.cpu_gpu_backends.cpu.elementwise import lower_elementwise
 from tilewright.cpu_gpu_backends.cpu.generic import lower_generic
-from tilewright.cpu_gpu_backends.cpu.grouping import Group, group_nodes, has_tail, is_depthwise
+from tilewright.cpu_gpu_backends.cpu.grouping import (
+    Group,
+    group_nodes,
+    has_tail,
+    is_depthwise,
+    with_plans,
+)
 from tilewright.cpu_gpu_backends.cpu.layouts import (
     is_matrix_kernel,
     plan_layouts,
 )
 from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
+from tilewright.cpu_gpu_backends.cpu.plans import NO_PLANS, Plan
 from tilewright.cpu_gpu_backends.cpu.pooling import lower_pooling
 from tilewright.cpu_gpu_backends.cpu.products import lower_product
 from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home
@@ -32,9 +40,17 @@ from tilewright.cpu_gpu_backends.cpu.winograd import lower_winograd
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
 
 
-def lower_graph(graph: Graph, target: CpuTarget) -> CpuProgram:
-    """Return the program of a graph for a processor."""
-    groups = group_nodes(graph)
+def lower_graph(
+    graph: Graph, target: CpuTarget, plans: Mapping[str, Plan] = NO_PLANS
+) -> CpuProgram:
+    """Return the program of a graph for a processor.
+
+    Parameters
+    ----------
+    plans
+        What a tuner has chosen for groups, by their digest.
+    """
+    groups = with_plans(graph, group_nodes(graph), plans)
     layouts = plan_layouts(graph, groups, target)
     context = Context(builder=ProgramBuilder(graph.name), graph=graph, target=target)
     inputs = {name: _file_buffer(context, name, Home.INPUT) for name in graph.inputs}

@@ -22,7 +22,7 @@ from tilewright.cpu_gpu_backends.cpu.convolution import (
 )
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
-from tilewright.cpu_gpu_backends.cpu.layouts import border_fill, output_panels
+from tilewright.cpu_gpu_backends.cpu.layouts import border_fill, matrix_plan, output_panels
 from tilewright.cpu_gpu_backends.cpu.program import Array, View
 from tilewright.cpu_gpu_backends.cpu.quantised import (
     STORED_OFFSET,
@@ -64,6 +64,7 @@ def lower_matrix(context: Context, group: Group, output: Activation) -> None:
         weight_dtype=ScalarType(str(weights.dtype)),
         epilogue=tail_of_sums(context, group, inputs, output),
         target=target,
+        plan=matrix_plan(group),
     )
     views = {
         **inputs.views,

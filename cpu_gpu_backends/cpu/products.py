@@ -9,9 +9,9 @@ from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.convolution import Window, matrix_nest
 from tilewright.cpu_gpu_backends.cpu.copies import dense_copy
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.layouts import matrix_plan, output_panels
 from tilewright.cpu_gpu_backends.cpu.program import View
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs, apply_tail, as_element, reshaped
-from tilewright.cpu_gpu_backends.cpu.tiles import choose_panels
 
 
 def lower_product(context: Context, group: Group, output: Activation) -> None:
@@ -20,7 +20,7 @@ def lower_product(context: Context, group: Group, output: Activation) -> None:
     *leading, rows, depth = context.graph.tensors[left].shape
     batch, columns = prod(leading), context.graph.tensors[right].shape[-1]
     a = _joined(context, left, (batch, rows, depth))
-    panels = choose_panels(columns, rows, context.target)
+    panels = output_panels(context.graph, group, context.target)
     b = _joined(context, right, (batch, depth, columns))
     window = Window(
         batch=batch,
@@ -53,6 +53,7 @@ def lower_product(context: Context, group: Group, output: Activation) -> None:
         epilogue=epilogue,
         target=context.target,
         weights_per_image=True,
+        plan=matrix_plan(group),
     )
     weights = View(
         buffer=b.buffer,

@@ -29,6 +29,11 @@ class Panels:
         return self.width * self.count
 
 
+def panels_of(channels: int, width: int) -> Panels:
+    """Return panels of a width for so many channels."""
+    return Panels(width=width, count=-(-channels // width))
+
+
 def lanes(target: CpuTarget) -> int:
     """Return how many sums a vector holds."""
     return target.vector_bytes // _SUM_BYTES
@@ -42,7 +47,7 @@ def choose_panels(channels: int, rows: int, target: CpuTarget) -> Panels:
     for rank, vectors in enumerate(preferred):
         for narrower in range(0, step, _COLUMN_STEP):
             width = vectors * step - narrower
-            panels = Panels(width=width, count=-(-channels // width))
+            panels = panels_of(channels, width)
             # A shorter vector takes as long as a whole one.
             cost = panels.count * vectors
             waste = panels.channels - channels

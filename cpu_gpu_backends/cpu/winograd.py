@@ -8,6 +8,7 @@ in blocks of tile rows, so that what lies between the kernels stays in the cache
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from tilewright.compiler.tensor.operations import Function
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.statements import LoopNest
+from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.convolution import (
@@ -32,14 +34,17 @@ from tilewright.cpu_gpu_backends.cpu.convolution import (
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
+from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
 from tilewright.cpu_gpu_backends.cpu.program import Array, Home, View, whole_view
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
-from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes
+from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes, panels_of
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import Matrix, Transforms, winograd_pads
 
 _FLOAT = ScalarType.FLOAT32
 #: Transformed images and products of a block together, in bytes: most of a second-level cache.
 _BLOCK_BYTES = 640 * 1024
+#: Nests that are kept for the next block of the same size.
+_KEPT_NESTS = 16
 
 #: From an index to an element.
 Element: TypeAlias = Callable[[Expr], Expr]
@@ -65,10 +70,16 @@ def lower_winograd(context: Context, group: Group, output: Activation, tiles: Tr
     pads = winograd_pads(node.op, (height, width), tiles)
     image = padded(context, node.inputs[0], pads, 0.0)
     tile_columns = -(-width // tiles.outputs)
-    blocks = _blocks(batch, height, image.shape[3] + channels, tile_columns, tiles)
+    plan = group.plan if isinstance(group.plan, WinogradPlan) else None
+    block_bytes = _BLOCK_BYTES if plan is None else plan.block_bytes
+    blocks = _blocks(batch, height, image.shape[3] + channels, tile_columns, tiles, block_bytes)
     most = max(block.tile_rows for block in blocks) * tile_columns
-    panels = choose_panels(channels, most, context.target)
-    kept = _Between(context, group, tiles, most, image.shape[3], panels)
+    panels = (
+        choose_panels(channels, most, context.target)
+        if plan is None
+        else panels_of(channels, plan.panel)
+    )
+    kept = _Between(context, group, tiles, most, image.shape[3], panels, plan)
     for block in blocks:
         positions = block.tile_rows * tile_columns
         source = _block_view(image, node.op, block, tiles, tile_columns)
@@ -78,12 +89,19 @@ def lower_winograd(context: Context, group: Group, output: Activation, tiles: Tr
 
 
 def _blocks(
-    batch: int, height: int, channels: int, tile_columns: int, tiles: Transforms
+    batch: int,
+    height: int,
+    channels: int,
+    tile_columns: int,
+    tiles: Transforms,
+    block_bytes: int,
 ) -> list[_Block]:
     tile_rows = -(-height // tiles.outputs)
     row_bytes = tiles.inputs**2 * tile_columns * channels * 4
-    most = max(1, min(tile_rows, _BLOCK_BYTES // row_bytes))
-    if tile_rows <= 2 * most:  # a second reading of the weights would cost more
+    most = max(1, min(tile_rows, block_bytes // row_bytes))
+    if (
+        block_bytes == _BLOCK_BYTES and tile_rows <= 2 * most
+    ):  # a second reading of the weights would cost more
         most = tile_rows
     return [
         _Block(
@@ -123,9 +141,11 @@ class _Between:
         positions: int,
         channels: int,
         panels: Panels,
+        plan: WinogradPlan | None,
     ) -> None:
         self._context, self._group, self._tiles = context, group, tiles
         self._channels, self._panels = channels, panels
+        self._plan = None if plan is None else plan.products
         frequencies, builder, name = tiles.inputs**2, context.builder, group.first.name
         self._image = builder.buffer(
             f"{name}.image", _FLOAT, frequencies * positions * channels, Home.WORKSPACE
@@ -147,14 +167,8 @@ class _Between:
 
     def multiply(self, positions: int) -> None:
         """Add the kernel that multiplies a transformed block with the weights."""
-        nest = matrix_nest(
-            self._window(positions),
-            self._panels,
-            dtype=_FLOAT,
-            weight_dtype=_FLOAT,
-            epilogue=lambda total, at: total,
-            target=self._context.target,
-            weights_per_image=True,
+        nest = _products_nest(
+            self._window(positions), self._panels, self._context.target, self._plan
         )
         frequencies = self._tiles.inputs**2
         image = (frequencies, 1, positions * self._channels)
@@ -223,6 +237,24 @@ def transform_weights(weights: Array, tiles: Transforms) -> Array:
     return stretches
 
 
+@lru_cache(maxsize=_KEPT_NESTS)
+def _products_nest(
+    window: Window, panels: Panels, target: CpuTarget, plan: MatrixPlan | None
+) -> LoopNest:
+    """Return the products of a block, of which most layers have several alike."""
+    return matrix_nest(
+        window,
+        panels,
+        dtype=_FLOAT,
+        weight_dtype=_FLOAT,
+        epilogue=lambda total, at: total,
+        target=target,
+        weights_per_image=True,
+        plan=plan,
+    )
+
+
+@lru_cache(maxsize=_KEPT_NESTS)
 def image_nest(
     tiles: Transforms, tile_rows: int, tile_columns: int, channels: int, width: int
 ) -> LoopNest:

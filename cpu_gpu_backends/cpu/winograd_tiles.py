@@ -6,6 +6,7 @@ from typing import TypeAlias
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import FloatConv2d, Padding
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
 
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
@@ -70,6 +71,11 @@ def winograd_transforms(graph: Graph, group: Group) -> Transforms | None:
     large = min(outputs, channels) >= _FEWEST_CHANNELS and min(height, width) >= _SMALLEST_IMAGE
     if not plain or not large:
         return None
+    match group.plan:
+        case WinogradPlan(outputs=outputs):
+            return LARGE_TILES if outputs == LARGE_TILES.outputs else SMALL_TILES
+        case MatrixPlan():
+            return None
     # Where half of each large tile would lie outside, small ones compute less.
     return LARGE_TILES if min(height, width) > 8 else SMALL_TILES
 
