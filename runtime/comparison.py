@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.compiler.operators import FloatOperator
+from tilewright.cpu_gpu_backends.energy import Meter, joules_of, processor_meter
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.errors import InputError
+from tilewright.isa.errors import InputError, TilewrightError
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.devices import AnyDevice, Device, parse_device
 from tilewright.runtime.difference import Difference, difference
 from tilewright.runtime.files import PathLike
+from tilewright.runtime.gpu_graphs import open_gpu
 from tilewright.runtime.inputs import Inputs
 from tilewright.runtime.model import Model, compile_model
 from tilewright.runtime.result import RunResult
@@ -23,11 +25,15 @@ FLOAT_TOLERANCE = 2e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeviceRun:
-    """A run on one device and its distance from the integer graph, per output."""
+    """A run on one device and its distance from the integer graph, per output.
+
+    `joules` is what the platform has counted for one run; None where it counts nothing.
+    """
 
     device: AnyDevice
     result: RunResult
     differences: tuple[tuple[str, Difference], ...]
+    joules: float | None = None
 
     @property
     def equal(self) -> bool:
@@ -36,31 +42,48 @@ class DeviceRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceFailure:
+    """A device that could not run the model, and why."""
+
+    device: AnyDevice
+    error: TilewrightError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparison:
-    """Runs of one model with the same inputs, in the order of the devices asked for."""
+    """Runs of one model with the same inputs, in the order of the devices asked for.
+
+    A device that fails does not keep the others from running: it is one of `failures`.
+    """
 
     runs: tuple[DeviceRun, ...]
+    failures: tuple[DeviceFailure, ...] = ()
 
     @property
     def equal(self) -> bool:
-        """Whether all devices yield the same bits."""
-        return all(run.equal for run in self.runs)
+        """Whether all devices have run, and yield the same bits."""
+        return not self.failures and all(run.equal for run in self.runs)
 
     @property
     def agrees(self) -> bool:
         """Whether outputs are equal, or of a network of real numbers and apart by rounding only."""
-        return all(
+        return not self.failures and all(
             _agree(run, difference) for run in self.runs for _, difference in run.differences
         )
 
     @property
     def table(self) -> Table:
-        """Per device and output the difference from the integer graph, cycles and times."""
-        columns = ("device", "output", "differ", "at most by", "cycles", "ms", "seconds here")
+        """Per device and output the difference from the integer graph, cycles, times and energy.
+
+        Energy is a column only where the platform counts that of a device.
+        """
+        always = ("device", "output", "differ", "at most by", "cycles", "ms", "seconds here")
+        counted = any(run.joules is not None for run in self.runs)
+        columns = (*always, "joules") if counted else always
         return Table(
             columns=columns,
             numbers=columns[2:],
-            rows=tuple(row for run in self.runs for row in _rows(run)),
+            rows=tuple(row[: len(columns)] for run in self.runs for row in _rows(run)),
         )
 
     def __str__(self) -> str:
@@ -88,6 +111,7 @@ def _rows(run: DeviceRun) -> list[tuple[str, ...]]:
             cycles,
             milliseconds,
             f"{run.result.wall_seconds:.3f}",
+            "-" if run.joules is None else f"{run.joules:.4g}",
         )
         for name, difference in run.differences
     ]
@@ -112,6 +136,8 @@ def compare(
     ------
     InputError
         If there is no such device, none is named, or the inputs do not fit the model.
+    TilewrightError
+        If none of the devices can run the model: why the first one cannot.
     """
     names = tuple(dict.fromkeys(devices))
     if not names:
@@ -123,14 +149,46 @@ def compare(
         else compile_model(model, config)
     )
     expected = compiled.run(inputs, Device.REFERENCE.value)
-    runs = []
+    runs, failures = [], []
     for target in targets:
-        result = expected
-        if target is not Device.REFERENCE:
-            result = compiled.run(inputs, target.value, progress=progress)
-        differences = tuple(
-            (name, difference(result.outputs[name], values))
-            for name, values in expected.outputs.items()
-        )
-        runs.append(DeviceRun(device=target, result=result, differences=differences))
-    return Comparison(runs=tuple(runs))
+        try:
+            runs.append(_run(compiled, inputs, target, expected, progress))
+        except TilewrightError as error:
+            failures.append(DeviceFailure(device=target, error=error))
+    if not runs:
+        raise failures[0].error
+    return Comparison(runs=tuple(runs), failures=tuple(failures))
+
+
+def _run(
+    compiled: CompiledModel,
+    inputs: Inputs,
+    target: AnyDevice,
+    expected: RunResult,
+    progress: Progress | None,
+) -> DeviceRun:
+    result, joules = expected, None
+    if target is not Device.REFERENCE:
+        result = compiled.run(inputs, target.value, progress=progress)
+        meter = _meter(target)
+        if meter is not None:
+            joules = joules_of(lambda: compiled.run(inputs, target.value), meter)
+    differences = tuple(
+        (name, difference(result.outputs[name], values))
+        for name, values in expected.outputs.items()
+    )
+    return DeviceRun(device=target, result=result, differences=differences, joules=joules)
+
+
+def _meter(device: AnyDevice) -> Meter | None:
+    """Return what counts the energy of a device that runs on this computer, if anything does.
+
+    What a simulator uses is not the energy of the accelerator.
+    """
+    match device:
+        case Device.CPU:
+            return processor_meter()
+        case Device.OPENCL | Device.CUDA:
+            return open_gpu(device).meter()
+        case _:
+            return None

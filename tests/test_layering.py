@@ -48,6 +48,7 @@ EXCEPTIONS = {
     "compiler/tuning/*": layer("", "joblib"),
     "runtime/board_pynq.py": layer("", "pynq"),
     "runtime/serial_line.py": layer("", "serial"),
+    "cpu_gpu_backends/energy.py": layer("", "pynvml"),
     "cpu_gpu_backends/gpu/opencl_device.py": layer("", "pyopencl"),
     "cpu_gpu_backends/gpu/cuda_device.py": layer("", "cuda"),
     "cpu_gpu_backends/gpu/nvrtc.py": layer("", "cuda"),

@@ -40,7 +40,12 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         comparison = compare(compiled, inputs, devices, progress=progress)
     terminal.table(comparison.table)
     terminal.result()
-    if comparison.equal:
+    for failure in comparison.failures:
+        terminal.error(failure.error)
+    if comparison.failures:
+        failed = ", ".join(failure.device.value for failure in comparison.failures)
+        terminal.result(f"not every device could run the model: {failed} failed")
+    elif comparison.equal:
         terminal.result("all devices yield the same bits")
     elif comparison.agrees:
         terminal.result("all devices agree, apart from the rounding of real numbers")
@@ -52,6 +57,9 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             "config": compiled.config.name,
             "equal": comparison.equal,
             "runs": [_record(run) for run in comparison.runs],
+            "failures": {
+                failure.device.value: str(failure.error) for failure in comparison.failures
+            },
         },
         status=0 if comparison.agrees else 1,
     )
@@ -72,6 +80,8 @@ def _record(run: DeviceRun) -> dict[str, object]:
         "outputs": output_records(run.result.outputs),
         "wall_seconds": run.result.wall_seconds,
     }
+    if run.joules is not None:
+        record["joules"] = run.joules
     if run.result.timelines:
         record |= stats_record(run.result.stats)
     return record

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.cpu_gpu_backends.energy import Meter, cuda_meter
 from tilewright.cpu_gpu_backends.gpu.device import (
     PART_ALIGNMENT,
     Array,
@@ -260,6 +261,11 @@ class CudaDevice:
             self.call("cuGraphLaunch", executable, self.stream)
 
         return repeat
+
+    def meter(self) -> Meter | None:
+        """Return what counts the energy of the device; None where nothing does."""
+        address: bytes = self.call("cuDeviceGetPCIBusId", 20, self._handle)
+        return cuda_meter(address.decode().rstrip("\0"))
 
     def close(self) -> None:
         """Give kernels, stream and context back."""

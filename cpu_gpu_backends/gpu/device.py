@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.cpu_gpu_backends.energy import Meter
 from tilewright.cpu_gpu_backends.gpu.dialects import Dialect
 from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
 from tilewright.isa.errors import TilewrightError
@@ -114,6 +115,9 @@ class KernelDevice(Protocol):
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None]:
         """Return what does the same launches again, at less cost where the device has a way."""
+
+    def meter(self) -> Meter | None:
+        """Return what counts the energy of the device; None where nothing does."""
 
     def close(self) -> None:
         """Give everything back."""

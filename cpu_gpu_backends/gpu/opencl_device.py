@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.cpu_gpu_backends.energy import Meter, processor_meter
 from tilewright.cpu_gpu_backends.gpu.device import (
     PART_ALIGNMENT,
     Array,
@@ -166,6 +167,11 @@ class OpenClDevice:
     def record(self, launches: Callable[[], None]) -> Callable[[], None]:
         """Return `launches`: OpenCL 1.2 cannot record them."""
         return launches
+
+    def meter(self) -> Meter | None:
+        """Return what counts the energy where the device is the processor."""
+        is_processor = self._device.type & _pyopencl().device_type.CPU
+        return processor_meter() if is_processor else None
 
     def close(self) -> None:
         """Nothing is held beyond this object's life."""

@@ -6,10 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tilewright.cpu_gpu_backends.gpu.device import DeviceError
 from tilewright.isa.errors import InputError
+from tilewright.runtime import comparison
 from tilewright.runtime.comparison import compare
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.devices import Device
+from tilewright.runtime.gpu_graphs import GpuGraphs
 from tilewright.runtime.model import Model
 
 
@@ -63,3 +66,38 @@ def test_no_device_is_refused(
     with pytest.raises(InputError) as caught:
         compare(compiled_digits, image, [])
     assert str(caught.value) == "name at least one device to compare"
+
+
+def test_a_device_that_fails_does_not_keep_others_from_running(
+    compiled_digits: CompiledModel, image: npt.NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise DeviceError("the GPU is lost")
+
+    monkeypatch.setattr(GpuGraphs, "prepare", lost)
+    table = compare(compiled_digits, image, ["cuda", "sim"])
+    assert [run.device for run in table.runs] == [Device.SIM]
+    ((device, error),) = ((one.device, str(one.error)) for one in table.failures)
+    assert (device, error) == (Device.CUDA, "the GPU is lost")
+    assert table.runs[0].equal
+    assert not table.equal
+    assert not table.agrees
+    with pytest.raises(DeviceError, match=r"^the GPU is lost$"):
+        compare(compiled_digits, image, ["cuda"])
+
+
+def test_energy_is_a_column_only_where_it_is_counted(
+    compiled_digits: CompiledModel, image: npt.NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = iter([1.0, 4.0])
+    monkeypatch.setattr(comparison, "processor_meter", lambda: lambda: next(used))
+    # One call is enough: the clock has gone on by then.
+    clock = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    table = compare(compiled_digits, image, ["cpu", "sim"])
+    assert [run.joules for run in table.runs] == [3.0, None]
+    assert table.table.columns[-1] == "joules"
+    assert [row[-1] for row in table.table.rows] == ["3", "-"]
+    monkeypatch.setattr(comparison, "processor_meter", lambda: None)
+    table = compare(compiled_digits, image, ["cpu", "sim"])
+    assert "joules" not in table.table.columns

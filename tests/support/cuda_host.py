@@ -106,6 +106,9 @@ class HostCudaDevice:
     def record(self, launches: Callable[[], None]) -> Callable[[], None]:
         return launches
 
+    def meter(self) -> None:
+        return None
+
     def close(self) -> None:
         pass
 

@@ -10,10 +10,12 @@ import pytest
 from cuda_tools import require_nvrtc
 from integer_graphs import GraphBuilder
 
+from tilewright.cpu_gpu_backends.gpu import cuda_device
 from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
 from tilewright.cpu_gpu_backends.gpu.cuda_device import CudaDevice, open_cuda_device
 from tilewright.cpu_gpu_backends.gpu.device import DeviceError
 from tilewright.cpu_gpu_backends.gpu.kernel_cache import KernelCache
+from tilewright.cpu_gpu_backends.gpu.kernels import Barrier, Kernel
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
 
 
@@ -66,6 +68,9 @@ class Driver:
 
     def do_cuDeviceGetName(self, _length: int, _device: Any) -> tuple[bytes]:
         return (b"Fake GPU\0\0",)
+
+    def do_cuDeviceGetPCIBusId(self, _length: int, _device: Any) -> tuple[bytes]:
+        return (b"0000:3B:00.0\0\0",)
 
     def do_cuDeviceTotalMem(self, _device: Any) -> tuple[int]:
         return (1 << 20,)
@@ -162,6 +167,36 @@ def test_what_goes_wrong_is_said_in_one_line() -> None:
     lost = device_of(Driver(cuStreamSynchronize=Status.CUDA_ERROR_ILLEGAL_ADDRESS))
     with pytest.raises(DeviceError, match=r"^Fake GPU is lost: cuStreamSynchronize failed with"):
         lost.synchronise()
+
+
+def test_a_kernel_that_does_not_compile_or_fit_is_one_line() -> None:
+    require_nvrtc()
+    device = device_of(Driver())
+    with pytest.raises(
+        DeviceError, match=r"^NVRTC cannot compile a kernel for sm_86: .*error"
+    ) as e:
+        device.load((), "__global__ void k(int *x) { x[0] = nothing_of_that_name; }")
+    assert "\n" not in str(e.value)
+    kernel = Kernel(
+        name="k",
+        parameters=(),
+        grid=(1, 1, 1),
+        block=(1, 2048, 1),
+        shared=(),
+        body=Barrier(),
+    )
+    with pytest.raises(DeviceError, match=r"^kernel 'k' needs blocks of 1 x 2048 x 1 threads, Fak"):
+        device.load((kernel,), "")
+    broken = device_of(Driver(cuModuleLoadData=Status.CUDA_ERROR_INVALID_IMAGE))
+    with pytest.raises(DeviceError, match=r"^Fake GPU failed at cuModuleLoadData with CUDA_ERROR_"):
+        broken.load((), 'extern "C" __global__ void k(int *x) { x[0] = 1; }')
+
+
+def test_energy_is_counted_at_the_device_s_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(cuda_device, "cuda_meter", asked.append)
+    device_of(Driver()).meter()
+    assert asked == ["0000:3B:00.0"]
 
 
 def test_an_old_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
