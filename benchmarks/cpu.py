@@ -1,26 +1,37 @@
 """Networks and matrix products on the processor, beside its peers, in one interleaved run.
 
-    python benchmarks/cpu.py [--threads 1 2] [--realtime] [--only ResNet-18 gemm-1024 ...]
+    python benchmarks/cpu.py [--threads 1 2] [--realtime] [--quick] [--only bert4 gemm-1024 ...]
 
-Contenders take turns in short bursts, so that other load on the machine meets all of them alike;
-a burst begins with two calls that do not count. Each row gives the least and the median time of a
-contender in milliseconds, and the ratio of the best peer's least time to ours. ``--realtime`` runs
-the bursts with real-time priority (root), which keeps other processes out of them.
+The networks are those of `cpu_networks.py`, with random weights. Contenders take turns in short
+bursts, so that other load on the machine meets all of them alike; a burst begins with two calls
+that do not count. Each row gives the least and the median time of a contender in milliseconds, and
+the ratio of the best peer's least time to ours. ``--realtime`` runs the bursts with real-time
+priority (root), which keeps other processes out of them; ``--quick`` takes fewer bursts.
 
 OpenVINO computes in float32 here (its default on processors with bfloat16 is that); int8 networks
-are one file for all: uint8 activations, int8 weights per channel.
+are one file for all: uint8 activations, int8 weights per channel. LiteRT has the same numbers as a
+TFLite file; it has no int8 layer normalisation, so that it does not take part in bert4 there.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import cpu_networks
 import numpy as np
+from cpu_peers import (
+    Call,
+    litert_call,
+    onnxruntime_call,
+    openvino_call,
+    torch_call,
+    torch_product,
+)
 
 import tilewright as tw
 from tilewright.compiler.graph import Graph, Tensor
@@ -35,11 +46,10 @@ from tilewright.cpu_gpu_backends.cpu.native import load_program
 from tilewright.cpu_gpu_backends.cpu.tiles import choose_panels, lanes, tile_rows
 from tilewright.isa.integers import split_scale
 
-Call = Callable[[], object]
 GEMM_SIZES = (512, 1024, 2048)
 #: Rows of tiles, and bytes that a sum reads of each operand, when the peak is measured.
 PEAK_ROWS, PEAK_BYTES = 2000, 512
-ROUNDS, CALLS, WARM_UP = 8, 4, 2
+ROUNDS, QUICK_ROUNDS, CALLS, WARM_UP = 8, 3, 4, 2
 REALTIME_PRIORITY = 10
 
 
@@ -64,13 +74,21 @@ def set_priority(realtime: bool) -> None:
             continue  # it has ended since
 
 
-def measure(contenders: dict[str, Call], realtime: bool) -> dict[str, list[float]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bursts:
+    """How contenders are measured: with or without real-time priority, how often."""
+
+    realtime: bool
+    rounds: int
+
+
+def measure(contenders: dict[str, Call], bursts: Bursts) -> dict[str, list[float]]:
     """Return the times of each contender, in milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(ROUNDS):
+    for _ in range(bursts.rounds):
         for name, call in contenders.items():
             call()
-            with burst(realtime):
+            with burst(bursts.realtime):
                 for number in range(WARM_UP - 1 + CALLS):
                     start = time.perf_counter()
                     call()
@@ -85,67 +103,22 @@ def ours(graph: Graph, inputs: list[np.ndarray], threads: int) -> Call:
     return load_program(lower_graph(graph, target), target).bound_call(inputs, threads)
 
 
-def onnxruntime_call(path: Path, image: np.ndarray, threads: int) -> Call:
-    """Return a run in onnxruntime."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    onnxruntime.set_default_logger_severity(3)
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, {"input": image})
-
-
-def openvino_call(path: Path, image: np.ndarray, threads: int) -> Call | None:
-    """Return a run in OpenVINO; None where it is not installed."""
-    try:
-        import openvino
-    except ImportError:
-        return None
-    settings = {
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
-        "NUM_STREAMS": 1,
-    }
-    request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
-    return lambda: request.infer({0: image}, share_inputs=True)
-
-
-def torch_call(path: Path, image: np.ndarray, threads: int) -> Call | None:
-    """Return the network traced by PyTorch, channels last; None where PyTorch is not installed."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    from cpu_networks_torch import module_of
-
-    torch.set_num_threads(threads)
-    x = torch.from_numpy(image).to(memory_format=torch.channels_last)
-    with torch.inference_mode():
-        traced = torch.jit.trace(module_of(path).to(memory_format=torch.channels_last).eval(), x)
-        frozen = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
-
-    def call() -> object:
-        with torch.inference_mode():
-            return frozen(x)
-
-    return call
-
-
-def network_rows(name: str, folder: Path, threads: int, realtime: bool) -> None:
+def network_rows(name: str, folder: Path, threads: int, bursts: Bursts) -> None:
     """Measure a network in float32 and in int8."""
-    image = np.random.default_rng(0).standard_normal(cpu_networks.IMAGE).astype(np.float32)
+    sample = cpu_networks.NETWORKS[name].sample(0)
     for kind, save in (("fp32", cpu_networks.save_float), ("int8", cpu_networks.save_int8)):
         path = save(name, folder)
         contenders: dict[str, Call | None] = {
-            "tilewright": ours(tw.load(path).graph, [image], threads),
-            "onnxruntime": onnxruntime_call(path, image, threads),
-            "OpenVINO": openvino_call(path, image, threads),
+            "tilewright": ours(tw.load(path).graph, [sample], threads),
+            "onnxruntime": onnxruntime_call(path, sample, threads),
+            "OpenVINO": openvino_call(path, sample, threads),
         }
         if kind == "fp32":
-            contenders["PyTorch"] = torch_call(path, image, threads)
+            contenders["PyTorch"] = torch_call(path, sample, threads)
+        if (name, kind) != ("bert4", "int8"):
+            contenders["LiteRT"] = litert_call(path, sample, threads)
         present = {who: call for who, call in contenders.items() if call is not None}
-        print_row(f"{name} {kind}", threads, measure(present, realtime))
+        print_row(f"{name} {kind}", threads, measure(present, bursts))
 
 
 def product_graph(rows: int, columns: int, depth: int) -> Graph:
@@ -188,7 +161,7 @@ def product_call(rows: int, columns: int, depth: int, dtype: DataType, threads: 
     return ours(product_graph(rows, columns, depth), [real], threads)
 
 
-def peak(dtype: DataType, realtime: bool) -> float:
+def peak(dtype: DataType, bursts: Bursts) -> float:
     """Measure what sums in registers reach with operands in the nearest cache, in GOP/s."""
     target, rows, small = host_target(), PEAK_ROWS, dtype is DataType.INT8
     depth = PEAK_BYTES if small else PEAK_BYTES // 4
@@ -216,32 +189,21 @@ def peak(dtype: DataType, realtime: bool) -> float:
     )
     compiled = compile_nest(nest, target)
     inputs = {tensor.name: np.ones(tensor.shape, tensor.dtype.numpy) for tensor in nest.inputs}
-    best = min(measure({"peak": lambda: compiled.run(inputs)}, realtime)["peak"])
+    best = min(measure({"peak": lambda: compiled.run(inputs)}, bursts)["peak"])
     return 2e-6 * rows * columns * panels.channels * depth / best
 
 
-def gemm_rows(size: int, threads: int, realtime: bool, peaks: dict[DataType, float]) -> None:
+def gemm_rows(size: int, threads: int, bursts: Bursts, peaks: dict[DataType, float]) -> None:
     """Measure square products of float32 and of int8 matrices."""
     for dtype, most in peaks.items():
         contenders = {"tilewright": product_call(size, size, size, dtype, threads)}
         if dtype is DataType.FLOAT32 and (peer := torch_product(size, threads)) is not None:
             contenders["PyTorch"] = peer
-        times = measure(contenders, realtime)
+        times = measure(contenders, bursts)
         reached = 2e-6 * size**3 / min(times["tilewright"])
         share = reached / (most * threads)
         print_row(f"gemm-{size} {dtype}", threads, times)
         print(f"{'':22} {reached:.1f} GOP/s = {share:.1%} of {threads} x {most:.1f}")
-
-
-def torch_product(size: int, threads: int) -> Call | None:
-    """Return PyTorch's product of two matrices; None where it is not installed."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    torch.set_num_threads(threads)
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    return lambda: torch.mm(a, b)
 
 
 def print_row(name: str, threads: int, times: dict[str, list[float]]) -> None:
@@ -257,19 +219,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--realtime", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", default=[])
     arguments = parser.parse_args()
     wanted = arguments.only or [*cpu_networks.NETWORKS, *(f"gemm-{n}" for n in GEMM_SIZES)]
     sizes = [size for size in GEMM_SIZES if f"gemm-{size}" in wanted]
     kinds = (DataType.FLOAT32, DataType.INT8) if sizes else ()
-    peaks = {dtype: peak(dtype, arguments.realtime) for dtype in kinds}
+    rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
+    bursts = Bursts(realtime=arguments.realtime, rounds=rounds)
+    peaks = {dtype: peak(dtype, bursts) for dtype in kinds}
     with tempfile.TemporaryDirectory() as folder:
         for threads in arguments.threads:
             for name in cpu_networks.NETWORKS:
                 if name in wanted:
-                    network_rows(name, Path(folder), threads, arguments.realtime)
+                    network_rows(name, Path(folder), threads, bursts)
             for size in sizes:
-                gemm_rows(size, threads, arguments.realtime, peaks)
+                gemm_rows(size, threads, bursts, peaks)
 
 
 if __name__ == "__main__":

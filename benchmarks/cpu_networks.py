@@ -1,6 +1,7 @@
 """Networks of published shapes with random weights, as ONNX models: float32, and int8 (QDQ)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 IMAGE = (1, 3, 224, 224)
+#: Tokens and width of the transformer, its heads and layers.
+TOKENS, WIDTH, HEADS, LAYERS = 128, 256, 4, 4
+#: A release of the operators that has GELU.
+_OPSET, _IR_VERSION = 20, 9
 
 
 class _Network:
@@ -51,15 +56,32 @@ class _Network:
         weights = self._constant(self._rng.standard_normal((classes, inputs)) / np.sqrt(inputs))
         return self.node("Gemm", flat, weights, self._constant(np.zeros(classes)), transB=1)
 
-    def build(self, name: str, output: str) -> onnx.ModelProto:
+    def dense(self, x: str, inputs: int, outputs: int) -> str:
+        weights = self._rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)
+        bias = self._constant(self._rng.standard_normal(outputs) * 0.1)
+        return self.node("Add", self.node("MatMul", x, self._constant(weights)), bias)
+
+    def normalise(self, x: str, width: int) -> str:
+        scale = self._constant(1 + 0.1 * self._rng.standard_normal(width))
+        return self.node("LayerNormalization", x, scale, self._constant(np.zeros(width)))
+
+    def integers(self, *values: int) -> str:
+        name = f"c{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def build(
+        self, name: str, output: str, taken: tuple[int, ...], given: tuple[int, ...]
+    ) -> onnx.ModelProto:
         graph = helper.make_graph(
             self._nodes,
             name,
-            [helper.make_tensor_value_info("input", TensorProto.FLOAT, IMAGE)],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, (1, 1000))],
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, taken)],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, given)],
             self._constants,
         )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        opset = [helper.make_opsetid("", _OPSET)]
+        return helper.make_model(graph, opset_imports=opset, ir_version=_IR_VERSION)
 
 
 def resnet18() -> onnx.ModelProto:
@@ -77,7 +99,7 @@ def resnet18() -> onnx.ModelProto:
             y = net.node("Relu", net.conv(x, channels, width, 3, stride))
             x = net.node("Relu", net.node("Add", net.conv(y, width, width, 3), short))
             channels = width
-    return net.build("resnet18", net.classify(x, channels))
+    return net.build("resnet18", net.classify(x, channels), IMAGE, (1, 1000))
 
 
 def resnet50() -> onnx.ModelProto:
@@ -94,7 +116,7 @@ def resnet50() -> onnx.ModelProto:
             y = net.node("Relu", net.conv(y, width, width, 3, stride))
             x = net.node("Relu", net.node("Add", net.conv(y, width, 4 * width, 1), short))
             channels = 4 * width
-    return net.build("resnet50", net.classify(x, channels))
+    return net.build("resnet50", net.classify(x, channels), IMAGE, (1, 1000))
 
 
 def _resnet_stem(net: _Network) -> str:
@@ -129,17 +151,64 @@ def mobilenet_v2() -> onnx.ModelProto:
             x = net.node("Add", x, y) if stride == 1 and channels == width else y
             channels = width
     x = relu6(net.conv(x, channels, 1280, 1))
-    return net.build("mobilenet_v2", net.classify(x, 1280))
+    return net.build("mobilenet_v2", net.classify(x, 1280), IMAGE, (1, 1000))
 
 
-NETWORKS = {"ResNet-18": resnet18, "ResNet-50": resnet50, "MobileNet-v2": mobilenet_v2}
+def bert4() -> onnx.ModelProto:
+    """Return four layers of a transformer encoder (Devlin et al. 2018), 128 tokens, 256 wide."""
+    net = _Network(4)
+    x = "input"
+    for _ in range(LAYERS):
+        x = net.normalise(net.node("Add", x, _attention(net, x)), WIDTH)
+        inner = net.node("Gelu", net.dense(x, WIDTH, 4 * WIDTH))
+        x = net.normalise(net.node("Add", x, net.dense(inner, 4 * WIDTH, WIDTH)), WIDTH)
+    shape = (1, TOKENS, WIDTH)
+    return net.build("bert4", x, shape, shape)
+
+
+def _attention(net: _Network, x: str) -> str:
+    depth = WIDTH // HEADS
+    split = net.integers(1, TOKENS, HEADS, depth)
+
+    def head(order: list[int]) -> str:
+        return net.node(
+            "Transpose", net.node("Reshape", net.dense(x, WIDTH, WIDTH), split), perm=order
+        )
+
+    queries, keys, values = head([0, 2, 1, 3]), head([0, 2, 3, 1]), head([0, 2, 1, 3])
+    scale = net._constant(np.array(depth**-0.5))
+    scores = net.node("Mul", net.node("MatMul", queries, keys), scale)
+    mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), values)
+    joined = net.node("Transpose", mixed, perm=[0, 2, 1, 3])
+    return net.dense(net.node("Reshape", joined, net.integers(1, TOKENS, WIDTH)), WIDTH, WIDTH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A network and the shape of its input."""
+
+    build: Callable[[], onnx.ModelProto]
+    shape: tuple[int, ...]
+
+    def sample(self, seed: int) -> np.ndarray:
+        """Return a random input."""
+        values: np.ndarray = np.random.default_rng(seed).standard_normal(self.shape)
+        return values.astype(np.float32)
+
+
+NETWORKS = {
+    "ResNet-18": Network(build=resnet18, shape=IMAGE),
+    "ResNet-50": Network(build=resnet50, shape=IMAGE),
+    "MobileNet-v2": Network(build=mobilenet_v2, shape=IMAGE),
+    "bert4": Network(build=bert4, shape=(1, TOKENS, WIDTH)),
+}
 
 
 def save_float(name: str, folder: Path) -> Path:
     """Write a network as float32 and return its path."""
     path = folder / f"{name}.onnx"
     if not path.exists():
-        onnx.save(NETWORKS[name](), path)
+        onnx.save(NETWORKS[name].build(), path)
     return path
 
 
@@ -151,8 +220,7 @@ def save_int8(name: str, folder: Path) -> Path:
     class Samples(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
             self._left: Iterator[dict[str, np.ndarray]] = (
-                {"input": np.random.default_rng(seed).standard_normal(IMAGE).astype(np.float32)}
-                for seed in range(2)
+                {"input": NETWORKS[name].sample(seed)} for seed in range(2)
             )
 
         def get_next(self) -> dict[str, np.ndarray] | None:

@@ -1,10 +1,13 @@
 """The networks of `cpu_networks` as PyTorch modules, read from their ONNX files."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
 from onnx import numpy_helper
+from onnx.helper import get_attribute_value
 from torch import nn
 from torch.nn import functional
 
@@ -17,8 +20,10 @@ class OnnxModule(nn.Module):
         self._nodes = list(graph.node)
         self._output = graph.output[0].name
         self._names = {}
+        self._shapes: dict[str, list[int]] = {}
         for number, constant in enumerate(graph.initializer):
             values = torch.from_numpy(numpy_helper.to_array(constant).copy())
+            self._shapes[constant.name] = values.tolist() if values.dtype == torch.int64 else []
             if values.ndim == 4:
                 values = values.contiguous(memory_format=torch.channels_last)
             self.register_buffer(f"c{number}", values)
@@ -30,34 +35,39 @@ class OnnxModule(nn.Module):
         values["input"] = x
         for node in self._nodes:
             operands = [values[name] for name in node.input]
-            values[node.output[0]] = _apply(node, operands)
+            if node.op_type == "Reshape":
+                values[node.output[0]] = operands[0].reshape(self._shapes[node.input[1]])
+            else:
+                given = {one.name: get_attribute_value(one) for one in node.attribute}
+                values[node.output[0]] = _KINDS[node.op_type](operands, given)
         return values[self._output]
 
 
-def _apply(node: onnx.NodeProto, operands: list[torch.Tensor]) -> torch.Tensor:
-    x = operands[0]
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    match node.op_type:
-        case "Conv":
-            return functional.conv2d(
-                *operands, stride=given["strides"], padding=given["pads"][:2], groups=given["group"]
-            )
-        case "Relu":
-            return functional.relu(x)
-        case "Clip":
-            return functional.hardtanh(x, 0.0, 6.0)
-        case "Add":
-            return x + operands[1]
-        case "MaxPool":
-            return functional.max_pool2d(x, 3, 2, 1)
-        case "GlobalAveragePool":
-            return functional.adaptive_avg_pool2d(x, 1)
-        case "Flatten":
-            return torch.flatten(x, 1)
-        case "Gemm":
-            return functional.linear(*operands)
-        case kind:
-            raise ValueError(f"the benchmark's networks have no {kind}")
+def _convolution(operands: list[torch.Tensor], given: dict[str, Any]) -> torch.Tensor:
+    return functional.conv2d(
+        *operands, stride=given["strides"], padding=given["pads"][:2], groups=given["group"]
+    )
+
+
+#: What a kind of node computes of its operands and attributes.
+_KINDS: dict[str, Callable[[list[torch.Tensor], dict[str, Any]], torch.Tensor]] = {
+    "Add": lambda operands, _: operands[0] + operands[1],
+    "Clip": lambda operands, _: functional.hardtanh(operands[0], 0.0, 6.0),
+    "Conv": _convolution,
+    "Flatten": lambda operands, _: torch.flatten(operands[0], 1),
+    "Gelu": lambda operands, _: functional.gelu(operands[0]),
+    "Gemm": lambda operands, _: functional.linear(*operands),
+    "GlobalAveragePool": lambda operands, _: functional.adaptive_avg_pool2d(operands[0], 1),
+    "LayerNormalization": lambda operands, _: functional.layer_norm(
+        operands[0], operands[0].shape[-1:], *operands[1:]
+    ),
+    "MatMul": lambda operands, _: operands[0] @ operands[1],
+    "MaxPool": lambda operands, _: functional.max_pool2d(operands[0], 3, 2, 1),
+    "Mul": lambda operands, _: operands[0] * operands[1],
+    "Relu": lambda operands, _: functional.relu(operands[0]),
+    "Softmax": lambda operands, _: functional.softmax(operands[0], dim=-1),
+    "Transpose": lambda operands, given: operands[0].permute(*given["perm"]),
+}
 
 
 def module_of(path: Path) -> nn.Module:
