@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.compiler.graph import Array, Graph
 from tilewright.compiler.networks import Network, build_network
 from tilewright.compiler.operators.tensor_type import QUANTISED
-from tilewright.compiler.tuning.cache import TuningWarning
+from tilewright.compiler.tuning.store import TuningWarning
 from tilewright.config_file import change_config, parse_config
 from tilewright.input_files import read_inputs
 from tilewright.isa.config import AcceleratorConfig

@@ -9,8 +9,9 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
-from tilewright.compiler.tuning.cache import SHIPPED, TuningCache, user_cache_path
+from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress
+from tilewright.compiler.tuning.store import SHIPPED, user_cache_path
 from tilewright.compiler.tuning.tuner import DEFAULT_BUDGET, TuningResult, tune
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.program import Program

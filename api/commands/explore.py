@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tilewright.boards.parts import XC7Z020, XCZU3EG_E, Part
 from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.graph import Graph
-from tilewright.compiler.tuning.cache import SHIPPED, TuningCache, user_cache_path
+from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress
+from tilewright.compiler.tuning.store import SHIPPED, user_cache_path
 from tilewright.config_file import check_field
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tilewright.commands.command import Command, Outcome
 from tilewright.compiler.graph import Graph
-from tilewright.compiler.tuning.cache import SHIPPED, TuningCache, user_cache_path
+from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress
+from tilewright.compiler.tuning.store import SHIPPED, user_cache_path
 from tilewright.compiler.tuning.tuner import DEFAULT_BUDGET, TuningResult
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.options import (

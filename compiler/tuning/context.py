@@ -7,7 +7,6 @@ from typing import TypeAlias
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choice, Choices
 from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.problem import Judge, StageProblem
-from tilewright.compiler.tuning.records import NetworkRecord, machine_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +96,7 @@ def tune_in_context(
                 best, choices, improved = cycles, changed, True
     if untuned <= best:
         best, choices = untuned, {}
-    cache.add(
-        NetworkRecord(machine=machine_digest(stage.config), network=stage.digest, choices=choices)
-    )
+    cache.add_network(stage.config, stage.digest, choices)
     return ContextResult(
         untuned_cycles=untuned, kernel_cycles=kernel_cycles, tuned_cycles=best, judged=judged
     )

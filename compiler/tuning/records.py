@@ -1,54 +1,19 @@
-"""Choices as lines of JSON with a checksum, one for each problem or network that was tuned."""
+"""Choices of the accelerator as the values that a file keeps."""
 
 import dataclasses
 import hashlib
 import json
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.compiler.lowering.choices import Choice, Tiling
 from tilewright.compiler.lowering.lane_tiling import LaneTiling
 from tilewright.compiler.lowering.tiling import MatrixTiling
+from tilewright.compiler.tuning.store import DamagedRecord, StoredChoice, Values
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_to_record
 
 #: Fields of a configuration that change no cycle.
 _WITHOUT_TIMING = ("name", "clock_mhz", "packed_multipliers", "lane_multipliers")
-
-
-class DamagedRecord(ValueError):
-    """A line that is not what was written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRecord:
-    """The choices that the search for a kernel or a chain has kept: the best first, and last the
-    one with the fewest cycles by estimate.
-    """
-
-    #: Of the configuration.
-    machine: str
-    #: Of the kernels.
-    kernels: str
-    choices: tuple[Choice, ...]
-    #: Candidates that were allowed.
-    budget: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkRecord:
-    """What suits the kernels of a network in their context."""
-
-    machine: str
-    #: Of all kernels in order.
-    network: str
-    #: By the digest of kernels.
-    choices: Mapping[str, Choice]
-
-
-Record = KernelRecord | NetworkRecord
 
 
 def machine_digest(config: AcceleratorConfig) -> str:
@@ -61,89 +26,47 @@ def machine_digest(config: AcceleratorConfig) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
-def record_to_line(record: Record) -> str:
-    """Write a record; the inverse of `line_to_record`."""
-    match record:
-        case KernelRecord():
-            body: dict[str, Any] = {
-                "machine": record.machine,
-                "kernels": record.kernels,
-                "budget": record.budget,
-                "choices": [_choice_to_json(choice) for choice in record.choices],
-            }
-        case NetworkRecord():
-            body = {
-                "machine": record.machine,
-                "network": record.network,
-                "choices": {
-                    digest: _choice_to_json(choice) for digest, choice in record.choices.items()
-                },
-            }
-    text = json.dumps(body, separators=(",", ":"))
-    return f"{zlib.crc32(text.encode()):08x} {text}"
+def store_choice(choice: Choice) -> StoredChoice:
+    """Return what a file keeps of a choice; the inverse of `restore_choice`."""
+    tilings = (_tiling_values(tiling) for tiling in choice.tilings)
+    return StoredChoice(cost=choice.cycles, values=(choice.lead, *tilings))
 
 
-def line_to_record(line: str) -> Record:
-    """Read a record.
+def restore_choice(stored: StoredChoice) -> Choice:
+    """Return the choice of which `store_choice` made this.
 
     Raises
     ------
     DamagedRecord
-        If the line is not what `record_to_line` wrote.
+        If it made it of none.
     """
-    checksum, _, text = line.partition(" ")
-    if checksum != f"{zlib.crc32(text.encode()):08x}":
-        raise DamagedRecord("the checksum does not match")
-    try:
-        return _from_json(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedRecord(str(error)) from error
+    match stored.values:
+        case (int(lead), *tilings):
+            return Choice(
+                cycles=stored.cost,
+                lead=lead,
+                tilings=tuple(_restore_tiling(tiling) for tiling in tilings),
+            )
+        case _:
+            raise DamagedRecord(f"a choice cannot be {stored.values!r:.60}")
 
 
-def _from_json(body: dict[str, Any]) -> Record:
-    if "network" in body:
-        return NetworkRecord(
-            machine=body["machine"],
-            network=body["network"],
-            choices={
-                digest: _choice_from_json(choice) for digest, choice in body["choices"].items()
-            },
-        )
-    return KernelRecord(
-        machine=body["machine"],
-        kernels=body["kernels"],
-        budget=body["budget"],
-        choices=tuple(_choice_from_json(choice) for choice in body["choices"]),
-    )
+def _tiling_values(tiling: Tiling) -> Values:
+    return tuple(int(value) for value in dataclasses.astuple(tiling))
 
 
-def _choice_to_json(choice: Choice) -> list[Any]:
-    return [choice.cycles, choice.lead, *(_tiling_to_json(tiling) for tiling in choice.tilings)]
-
-
-def _choice_from_json(values: list[Any]) -> Choice:
-    cycles, lead, *tilings = values
-    return Choice(
-        cycles=cycles, lead=lead, tilings=tuple(_tiling_from_json(tiling) for tiling in tilings)
-    )
-
-
-def _tiling_to_json(tiling: Tiling) -> list[int]:
-    return [int(value) for value in dataclasses.astuple(tiling)]
-
-
-def _tiling_from_json(values: list[int]) -> Tiling:
+def _restore_tiling(values: Any) -> Tiling:
     """The kinds of tilings differ in their number of fields."""
     match values:
-        case [rows, columns, blocks]:
+        case (int(rows), int(columns), int(blocks)):
             return LaneTiling(rows=rows, columns=columns, blocks=blocks)
-        case [rows, columns, out_blocks, in_blocks, channels_outside]:
+        case (int(rows), int(columns), int(out_blocks), int(in_blocks), int(outside)):
             return MatrixTiling(
                 rows=rows,
                 columns=columns,
                 out_blocks=out_blocks,
                 in_blocks=in_blocks,
-                channels_outside=bool(channels_outside),
+                channels_outside=bool(outside),
             )
         case _:
-            raise ValueError(f"a tiling cannot be {values!r:.60}")
+            raise DamagedRecord(f"a tiling cannot be {values!r:.60}")

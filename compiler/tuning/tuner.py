@@ -7,7 +7,6 @@ from tilewright.compiler.graph import Graph
 from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress, tune_in_context
 from tilewright.compiler.tuning.problem import Judge, Problem, find_stages
-from tilewright.compiler.tuning.records import KernelRecord, machine_digest
 from tilewright.compiler.tuning.search import Found, search
 from tilewright.isa.config import AcceleratorConfig
 
@@ -104,12 +103,5 @@ def _search_all(
     order = sorted(problems, key=lambda problem: -len(problem.kernels))
     tasks = (delayed(search)(problem, config, judge, budget=budget) for problem in order)
     for found in parallel(tasks):
-        cache.add(
-            KernelRecord(
-                machine=machine_digest(config),
-                kernels=found.digest,
-                choices=found.choices,
-                budget=budget,
-            )
-        )
+        cache.add_kernels(config, found.digest, found.choices, budget)
         yield by_digest[found.digest], found

@@ -13,16 +13,11 @@ from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choice, Choices
 from tilewright.compiler.networks import Network, build_network
-from tilewright.compiler.tuning.cache import (
-    HEADER,
-    SHIPPED,
-    TuningCache,
-    TuningWarning,
-    user_cache_path,
-)
+from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress
 from tilewright.compiler.tuning.problem import find_stages
 from tilewright.compiler.tuning.search import search
+from tilewright.compiler.tuning.store import HEADER, SHIPPED, TuningWarning, user_cache_path
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.presets import ECP5, PYNQ, TINY
 from tilewright.isa.program import Program
