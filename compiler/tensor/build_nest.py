@@ -30,10 +30,9 @@ def build_nest(state: State) -> LoopNest:
     """
     placed = realise(state)
     roots = [stage for stage in state if stage.attachment is None]
-    body = sequence(*(_stage(state, placed, stage) for stage in roots))
+    body = sequence(*(_computed(state, placed, stage) for stage in roots))
     for stage in reversed(roots):
-        if stage.name not in state.outputs:
-            body = _allocate(placed[stage.name], body)
+        body = _allocated(state, placed, stage, body)
     return LoopNest(
         inputs=state.inputs,
         outputs=tuple(placed[name].storage for name in state.outputs),
@@ -50,6 +49,23 @@ def check_intrinsics(state: State, *names: str) -> None:
 
 def _allocate(place: Realisation, body: Statement) -> Statement:
     return Allocate(tensor=place.storage, double_buffer=place.stage.double_buffer, body=body)
+
+
+def _allocated(
+    state: State, placed: Mapping[str, Realisation], stage: Stage, body: Statement
+) -> Statement:
+    """Return `body` with the storage of a stage, and of the reductions that it carries on."""
+    for own in reversed((*state.rolled(stage.name), stage)):
+        if own.name not in state.outputs:
+            body = _allocate(placed[own.name], body)
+    return body
+
+
+def _computed(state: State, placed: Mapping[str, Realisation], stage: Stage) -> Statement:
+    """Return what computes a stage and the reductions that it carries on."""
+    carried = (placed[own.name] for own in state.rolled(stage.name))
+    resets = (_reset(place, place.loops[1:]) for place in carried)
+    return sequence(*resets, _stage(state, placed, stage))
 
 
 def _stage(state: State, placed: Mapping[str, Realisation], stage: Stage) -> Statement:
@@ -82,9 +98,15 @@ def _loops(
     if depth == len(place.loops):
         return _guarded((*place.guards, *place.reduce_guards), _store(placed, place))
     body = _loops(state, placed, place, depth + 1, reset)
+    if depth == 0:
+        body = sequence(*_repaired(placed, place), body)
     for producer in reversed(state.attached(stage.name, place.loops[depth].name)):
-        filled = sequence(_stage(state, placed, producer), body)
-        body = _allocate(placed[producer.name], filled)
+        if producer.is_rolled:
+            own = placed[producer.name]
+            body = sequence(*_repaired(placed, own), _loops(state, placed, own, 1, -1), body)
+            continue
+        filled = sequence(_computed(state, placed, producer), body)
+        body = _allocated(state, placed, producer, filled)
     return _for(place.loops[depth], body)
 
 
@@ -103,7 +125,20 @@ def _reset(place: Realisation, loops: tuple[Loop, ...]) -> Statement:
     stage = place.stage
     assert stage.reduce is not None, "only reductions are reset"
     identity = Const(stage.reduce.reduction.identity(stage.tensor.dtype), stage.tensor.dtype)
-    body: Statement = Store(tensor=place.storage, indices=place.indices, value=identity)
+    return _elements(place, loops, identity)
+
+
+def _repaired(placed: Mapping[str, Realisation], place: Realisation) -> tuple[Statement, ...]:
+    """Return the loops that multiply what a reduction has so far by its repairs."""
+    value: Expr = Load(place.storage, place.indices)
+    for factor in place.stage.repairs:
+        value = value * redirect(substitute(factor, place.values), placed, place.ranges)
+    return (_elements(place, place.loops[1:], value),) if place.stage.repairs else ()
+
+
+def _elements(place: Realisation, loops: tuple[Loop, ...], value: Expr) -> Statement:
+    """Return those of the loops `loops` that run over elements, setting each to `value`."""
+    body: Statement = Store(tensor=place.storage, indices=place.indices, value=value)
     body = _guarded(place.guards, body)
     for loop in reversed(loops):
         if not loop.reduces:

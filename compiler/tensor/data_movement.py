@@ -8,6 +8,7 @@ from tilewright.compiler.tensor.intervals import Interval
 from tilewright.compiler.tensor.legality import (
     check_loop,
     check_new_stage,
+    check_not_rolled,
     refuse,
     require_attachments,
 )
@@ -29,6 +30,8 @@ def compute_at(state: State, primitive: ComputeAt) -> State:
     stage, consumer = state.stage(primitive.stage), state.stage(primitive.consumer)
     if stage.name in state.outputs:
         raise refuse(primitive, "it is an output, all of it is needed")
+    if stage.is_rolled:
+        raise refuse(primitive, "its reduction is carried on by another stage")
     if primitive.axis not in consumer.loops:
         raise refuse(
             primitive,
@@ -78,7 +81,14 @@ def compute_inline(state: State, primitive: ComputeInline) -> State:
         pairs = zip(stage.axes, node.indices, strict=True)
         return substitute(stage.body, {axis.name: index for axis, index in pairs})
 
-    merged = [replace(reader, body=transform(reader.body, step)) for reader in readers]
+    merged = [
+        replace(
+            reader,
+            body=transform(reader.body, step),
+            repairs=tuple(transform(factor, step) for factor in reader.repairs),
+        )
+        for reader in readers
+    ]
     rest = tuple(other for other in state.stages if other.name != stage.name)
     after = replace(state, stages=rest).updated(*merged)
     require_attachments(after, primitive)
@@ -105,7 +115,11 @@ def cache_read(state: State, primitive: CacheRead) -> State:
     copy = replace(tensor, name=primitive.name, scope=primitive.scope, definition=None)
     body = Load(tensor, tuple(axis.var for axis in axes))
     readers = tuple(
-        replace(reader, body=_renamed(reader.body, tensor.name, copy))
+        replace(
+            reader,
+            body=_renamed(reader.body, tensor.name, copy),
+            repairs=tuple(_renamed(factor, tensor.name, copy) for factor in reader.repairs),
+        )
         for reader in map(state.stage, primitive.readers)
     )
     position = min(names.index(name) for name in primitive.readers)
@@ -137,6 +151,7 @@ def cache_write(state: State, primitive: CacheWrite) -> State:
     """Let a stage compute into another memory first."""
     stage = state.stage(primitive.stage)
     check_new_stage(state, primitive, primitive.name)
+    check_not_rolled(state, primitive, stage)
     if not stage.is_untouched or state.attached(stage.name):
         raise refuse(
             primitive,
@@ -160,6 +175,7 @@ def reduce_factor(state: State, primitive: ReduceFactor) -> State:
     stage = state.stage(primitive.stage)
     check_loop(primitive, stage, primitive.axis)
     check_new_stage(state, primitive, primitive.name)
+    check_not_rolled(state, primitive, stage)
     if stage.reduce is None or primitive.axis not in stage.reduce_loops:
         raise refuse(primitive, f"axis {primitive.axis!r} is no reduce axis")
     if stage.kinds or stage.tensorized is not None or state.attached(stage.name):

@@ -11,6 +11,7 @@ from tilewright.compiler.tensor.primitives import (
     Primitive,
     ReduceFactor,
     Reorder,
+    Roll,
     ScheduleError,
     SetScope,
     Split,
@@ -34,6 +35,7 @@ _NAMES: dict[type[Primitive], str] = {
     ReduceFactor: "reduce_factor",
     StorageAlign: "storage_align",
     DoubleBuffer: "double_buffer",
+    Roll: "roll",
 }
 
 
@@ -66,6 +68,14 @@ def check_plain_loop(state: State, primitive: Primitive, stage: Stage, axis: str
         raise refuse(primitive, f"axis {axis!r} lies within an intrinsic")
     for producer in state.attached(stage.name, axis):
         raise refuse(primitive, f"stage {producer.name!r} is computed in axis {axis!r}")
+    if stage.is_rolled and axis == stage.loops[0]:
+        raise refuse(primitive, f"axis {axis!r} is carried on by another stage")
+
+
+def check_not_rolled(state: State, primitive: Primitive, stage: Stage) -> None:
+    """Refuse if the stage's reduction is carried on by another one, or it carries others on."""
+    if stage.is_rolled or stage.repairs or state.rolled(stage.name):
+        raise refuse(primitive, "it is rolled, or other reductions are rolled into it, already")
 
 
 def check_free(primitive: Primitive, stage: Stage, *names: str) -> None:
@@ -100,9 +110,16 @@ def require_attachments(state: State, primitive: Primitive) -> None:
 
 
 def _encloses(state: State, stage: Stage, reader: Stage) -> bool:
-    """Whether `reader` runs within the loop in which `stage` is computed, and after it."""
+    """Whether `reader` runs within the loop in which `stage` is computed, and after it.
+
+    What is rolled exists around its loop as well: it may be read when the loop is done.
+    """
     place = stage.attachment
     assert place is not None, "only asked of attached stages"
+    if place.rolled and state.is_after(reader.name, place.consumer):
+        consumer = state.stage(place.consumer)
+        if consumer.attachment is None or _encloses(state, consumer, reader):
+            return True
     if reader.name == place.consumer:
         return True
     loops = state.stage(place.consumer).loops

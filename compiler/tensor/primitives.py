@@ -132,6 +132,21 @@ class DoubleBuffer:
     stage: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """Each iteration of `axis`, a reduce loop of `consumer`, also carries the stage's reduction on.
+
+    What is read of the stage within the loop are its terms so far. Where sums depend on it, stage
+    `before` has its value before the iteration, and stage `repair` what the sums so far change by.
+    """
+
+    stage: str
+    consumer: str
+    axis: str
+    before: str
+    repair: str
+
+
 Primitive: TypeAlias = (
     Split
     | Fuse
@@ -146,6 +161,7 @@ Primitive: TypeAlias = (
     | ReduceFactor
     | StorageAlign
     | DoubleBuffer
+    | Roll
 )
 
 _CLASSES = {primitive.__name__: primitive for primitive in get_args(Primitive)}

@@ -113,6 +113,8 @@ def _place(
     sizes |= {axis.name: axis.extent for axis in stage.reduce_axes}
     size_loops(stage.relations, sizes)
     loops = tuple(_loop(stage, name, sizes[name], enclosing, unique) for name in stage.loops)
+    if stage.is_rolled:
+        loops = (_carrier(stage, placed), *loops[1:])
     ranges = loop_ranges((*enclosing, *loops))
     values: dict[str, Expr] = {loop.name: loop.var for loop in loops}
     guards = [loop.var < loop.extent for loop in loops if loop.opened]
@@ -153,8 +155,17 @@ def _enclosing(stage: Stage, placed: Mapping[str, Realisation]) -> tuple[Loop, .
     if stage.attachment is None:
         return ()
     consumer = placed[stage.attachment.consumer]
+    if stage.is_rolled:
+        # It exists around the loop that carries it on, which is the consumer's outermost one.
+        return consumer.enclosing
     depth = consumer.stage.loops.index(stage.attachment.axis) + 1
     return (*consumer.enclosing, *consumer.loops[:depth])
+
+
+def _carrier(stage: Stage, placed: Mapping[str, Realisation]) -> Loop:
+    """Return the loop that carries the stage's reduction on, in place of its outermost one."""
+    assert stage.attachment is not None, "only called for rolled stages"
+    return replace(placed[stage.attachment.consumer].loops[0], name=stage.loops[0], opened=True)
 
 
 def _needed(
@@ -170,6 +181,9 @@ def _needed(
     }
     spans: list[list[Span]] = [[] for _ in stage.axes]
     for reader in state.readers(stage.name):
+        if reader.name not in placed:
+            # It stands in front of what it reads: `Roll.before`, of which no more is read.
+            continue
         place = placed[reader.name]
         ranges = place.ranges
         inner = frozenset(ranges).difference(fixed)

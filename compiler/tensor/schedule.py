@@ -15,6 +15,7 @@ from tilewright.compiler.tensor.primitives import (
     Primitive,
     ReduceFactor,
     Reorder,
+    Roll,
     ScheduleError,
     SetScope,
     Split,
@@ -203,6 +204,29 @@ class Schedule:
     def double_buffer(self, stage: str) -> None:
         """Keep the storage of `stage` twice."""
         self.apply(DoubleBuffer(stage=stage))
+
+    def roll(
+        self, stage: str, consumer: str, axis: str, *, names: tuple[str, str] | None = None
+    ) -> tuple[str, str] | None:
+        """Let `axis`, the outermost loop of the reduction `consumer`, carry on that of `stage`.
+
+        Where sums that the loop carries depend on `stage`, which they may by a factor
+        ``exp(x - stage[...])``, they are repaired in each iteration; floating-point sums change in
+        their rounding.
+
+        Returns
+        -------
+        before, repair
+            Names of the stages with the value before an iteration and with the factor of the
+            repair, by default those of the stage with ``.before`` and ``.repair``; None where
+            nothing has to be repaired.
+        """
+        before, repair = names or (f"{stage}.before", f"{stage}.repair")
+        known = len(self._state.stages)
+        self.apply(
+            Roll(stage=stage, consumer=consumer, axis=axis, before=before, repair=repair)
+        )
+        return (before, repair) if len(self._state.stages) > known else None
 
     def __str__(self) -> str:
         return "\n".join(format_primitive(primitive) for primitive in self._trace)

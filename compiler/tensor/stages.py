@@ -17,10 +17,14 @@ Relation: TypeAlias = Split | Fuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """The loop of another stage in which a stage is computed."""
+    """The loop of another stage in which a stage is computed.
+
+    With `rolled` each iteration carries the stage's reduction on by one of its outermost loop.
+    """
 
     consumer: str
     axis: str
+    rolled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,8 @@ class Stage:
         Names of the loops, outermost first.
     kinds
         How loops are carried out, where it is not one iteration after the other.
+    repairs
+        What a reduction so far is multiplied by in each iteration of its outermost loop.
     """
 
     tensor: Tensor
@@ -73,6 +79,12 @@ class Stage:
     tensorized: Tensorized | None = None
     alignments: tuple[Alignment, ...] = ()
     double_buffer: bool = False
+    repairs: tuple[Expr, ...] = ()
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether a loop of another stage carries its reduction on."""
+        return self.attachment is not None and self.attachment.rolled
 
     @property
     def name(self) -> str:
@@ -125,7 +137,8 @@ class Stage:
 
     def reads(self, name: str) -> tuple[Load, ...]:
         """Return the loads from the tensor called `name`."""
-        return tuple(load for load in loads(self.body) if load.tensor.name == name)
+        found = dict.fromkeys(load for expr in (self.body, *self.repairs) for load in loads(expr))
+        return tuple(load for load in found if load.tensor.name == name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +178,15 @@ class State:
             and stage.attachment.consumer == name
             and axis in (None, stage.attachment.axis)
         )
+
+    def rolled(self, name: str) -> tuple[Stage, ...]:
+        """Return the stages whose reductions the stage `name` carries on."""
+        return tuple(stage for stage in self.attached(name) if stage.is_rolled)
+
+    def is_after(self, name: str, other: str) -> bool:
+        """Whether the stage `name` comes after the stage `other`."""
+        names = [stage.name for stage in self.stages]
+        return names.index(name) > names.index(other)
 
     def updated(self, *stages: Stage) -> "State":
         """Return the state with stages of the same names replaced."""

@@ -17,6 +17,7 @@ from tilewright.compiler.tensor.intrinsics import Intrinsic
 from tilewright.compiler.tensor.legality import (
     check_free,
     check_loop,
+    check_not_rolled,
     check_plain_loop,
     refuse,
     require_attachments,
@@ -32,12 +33,14 @@ from tilewright.compiler.tensor.primitives import (
     Primitive,
     ReduceFactor,
     Reorder,
+    Roll,
     ScheduleError,
     SetScope,
     Split,
     StorageAlign,
     Tensorize,
 )
+from tilewright.compiler.tensor.rolling import roll
 from tilewright.compiler.tensor.stages import Alignment, State, Tensorized
 from tilewright.compiler.tensor.statements import LoopKind
 
@@ -68,7 +71,7 @@ def _apply(state: State, primitive: Primitive, intrinsics: Mapping[str, Intrinsi
     match primitive:
         case Split() | Fuse() | Reorder() | Annotate():
             return _apply_to_loops(state, primitive)
-        case ComputeAt() | ComputeInline() | CacheRead() | CacheWrite() | ReduceFactor():
+        case ComputeAt() | ComputeInline() | CacheRead() | CacheWrite() | ReduceFactor() | Roll():
             return _apply_to_stages(state, primitive)
         case SetScope():
             return _set_scope(state, primitive)
@@ -97,7 +100,8 @@ def _apply_to_loops(state: State, primitive: Split | Fuse | Reorder | Annotate) 
 
 
 def _apply_to_stages(
-    state: State, primitive: ComputeAt | ComputeInline | CacheRead | CacheWrite | ReduceFactor
+    state: State,
+    primitive: ComputeAt | ComputeInline | CacheRead | CacheWrite | ReduceFactor | Roll,
 ) -> State:
     match primitive:
         case ComputeAt():
@@ -110,6 +114,8 @@ def _apply_to_stages(
             return cache_write(state, primitive)
         case ReduceFactor():
             return reduce_factor(state, primitive)
+        case Roll():
+            return roll(state, primitive)
         case _:
             assert_never(primitive)
 
@@ -168,6 +174,8 @@ def _reorder(state: State, primitive: Reorder) -> State:
             raise refuse(primitive, f"axis {axis!r} is named twice")
     order = iter(primitive.axes)
     loops = tuple(next(order) if loop in primitive.axes else loop for loop in stage.loops)
+    if loops[:1] != stage.loops[:1]:
+        check_not_rolled(state, primitive, stage)
     after = state.updated(replace(stage, loops=loops))
     require_attachments(after, primitive)
     return after
@@ -176,6 +184,8 @@ def _reorder(state: State, primitive: Reorder) -> State:
 def _annotate(state: State, primitive: Annotate) -> State:
     stage = state.stage(primitive.stage)
     check_loop(primitive, stage, primitive.axis)
+    if stage.is_rolled and primitive.axis == stage.loops[0]:
+        raise refuse(primitive, f"axis {primitive.axis!r} is carried on by another stage")
     kind = stage.kind(primitive.axis)
     if kind is not LoopKind.SERIAL:
         raise refuse(primitive, f"axis {primitive.axis!r} is {kind.value} already")
@@ -209,6 +219,7 @@ def _set_scope(state: State, primitive: SetScope) -> State:
 def _tensorize(state: State, primitive: Tensorize, intrinsics: Mapping[str, Intrinsic]) -> State:
     stage = state.stage(primitive.stage)
     check_loop(primitive, stage, primitive.axis)
+    check_not_rolled(state, primitive, stage)
     if primitive.intrinsic not in intrinsics:
         known = ", ".join(intrinsics) or "none"
         raise refuse(

@@ -37,7 +37,7 @@ class Capability:
     units
         Multiprocessors or compute units.
     matrix_generation
-        The compute capability whose matrix instructions may be used, ``80`` for 8.0; 0 for none.
+        The compute capability whose matrix instructions may be used, ``75`` for 7.5; 0 for none.
     """
 
     name: str

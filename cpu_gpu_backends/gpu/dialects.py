@@ -94,7 +94,8 @@ inline int tw_dot4(int a, int b, int sum)
 #endif
 """
 
-_CUDA_PRELUDE = """\
+#: What only a GPU has; tests put the processor's own in its place.
+CUDA_MACHINE = """\
 typedef long long tw_long;
 typedef unsigned long long tw_ulong;
 #define TW_INFINITY __int_as_float(0x7f800000)
@@ -116,7 +117,40 @@ static __device__ __forceinline__ unsigned short tw_to_half(float value)
 }
 static __device__ __forceinline__ int tw_dot4(int a, int b, int sum) { return __dp4a(a, b, sum); }
 #if __CUDA_ARCH__ >= 800
-// Operands of mma.m16n8k32 (int8) and mma.m16n8k16 (float16) have the same bytes in the same lanes.
+static __device__ __forceinline__ void tw_mma_m16n8k32(int *d, const int *a, const int *b)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+static __device__ __forceinline__ void tw_mma_m16n8k16(float *d, const int *a, const int *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#elif __CUDA_ARCH__ >= 750
+static __device__ __forceinline__ void tw_mma_m8n8k16(int *d, int a, int b)
+{
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+r"(d[0]), "+r"(d[1]) : "r"(a), "r"(b));
+}
+static __device__ __forceinline__ void tw_mma_m16n8k8(float *d, const int *a, int b)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+#endif
+"""
+
+#: Tiles of a warp in terms of the instructions above. Each lane has words of rows ``lane / 4`` and
+#: eight more, first of one half of the depth, then of the other: operands of mma.m16n8k32 (int8)
+#: and mma.m16n8k16 (float16) have the same bytes in the same lanes, and those of Turing's smaller
+#: instructions are parts of them (PTX ISA, matrix fragments).
+_CUDA_TILES = """\
 struct tw_operands { int a[4], b[2]; };
 template <typename T>
 static __device__ __forceinline__ tw_operands tw_load(const T *left, int left_step, const T *right,
@@ -129,15 +163,20 @@ static __device__ __forceinline__ tw_operands tw_load(const T *left, int left_st
     return {{upper[part], lower[part], upper[part + 4], lower[part + 4]},
             {column[part], column[part + 4]}};
 }
+#if __CUDA_ARCH__ >= 750
 static __device__ __forceinline__ void tw_matrix_multiply(int *d, const signed char *left,
                                                           int left_step, const signed char *right,
                                                           int right_step)
 {
     const tw_operands x = tw_load(left, left_step, right, right_step);
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(x.a[0]), "r"(x.a[1]), "r"(x.a[2]), "r"(x.a[3]), "r"(x.b[0]), "r"(x.b[1]));
+#if __CUDA_ARCH__ >= 800
+    tw_mma_m16n8k32(d, x.a, x.b);
+#else
+    for (int half = 0; half < 2; ++half) {
+        tw_mma_m8n8k16(d, x.a[2 * half], x.b[half]);
+        tw_mma_m8n8k16(d + 2, x.a[2 * half + 1], x.b[half]);
+    }
+#endif
 }
 static __device__ __forceinline__ void tw_matrix_multiply(float *d, const unsigned short *left,
                                                           int left_step,
@@ -145,10 +184,12 @@ static __device__ __forceinline__ void tw_matrix_multiply(float *d, const unsign
                                                           int right_step)
 {
     const tw_operands x = tw_load(left, left_step, right, right_step);
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(x.a[0]), "r"(x.a[1]), "r"(x.a[2]), "r"(x.a[3]), "r"(x.b[0]), "r"(x.b[1]));
+#if __CUDA_ARCH__ >= 800
+    tw_mma_m16n8k16(d, x.a, x.b);
+#else
+    tw_mma_m16n8k8(d, x.a, x.b[0]);
+    tw_mma_m16n8k8(d, x.a + 2, x.b[1]);
+#endif
 }
 #endif
 template <typename T>
@@ -233,5 +274,5 @@ CUDA = Dialect(
     packed={2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"},
     float_suffix="f",
     long_suffix="LL",
-    prelude=_CUDA_PRELUDE,
+    prelude=CUDA_MACHINE + _CUDA_TILES,
 )

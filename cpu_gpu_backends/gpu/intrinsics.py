@@ -23,7 +23,7 @@ FRAGMENT_SCOPE = "fragment"
 
 
 #: What a warp multiplies at once: rows, columns, and bytes of a row of either operand (PTX ISA,
-#: mma.m16n8k32 for int8 and mma.m16n8k16 for float16).
+#: mma.m16n8k32 for int8 and mma.m16n8k16 for float16; on Turing several smaller instructions).
 WARP_ROWS, WARP_COLUMNS, WARP_DEPTH_BYTES = 16, 8, 32
 
 

@@ -112,7 +112,7 @@ def _estimate(tile: MatrixTile, sizes: MatrixSizes, capability: Capability) -> f
 #: Threads that run in step and multiply matrices together.
 WARP_THREADS = 32
 #: The first generation with the matrix instructions that are used (PTX ISA, mma).
-_FIRST_GENERATION = 80
+_FIRST_GENERATION = 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

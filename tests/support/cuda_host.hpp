@@ -56,29 +56,32 @@ static inline int tw_dot4(int a, int b, int sum)
     return sum;
 }
 
-// mma.m16n8k32 and m16n8k16 as the PTX ISA lays operands out over the lanes of a warp: each lane
-// publishes what it holds, then each computes the four results that it owns.
-struct Operands { int a[4], b[2]; };
-static Operands published[64][32];
+// Matrix instructions as the PTX ISA lays operands out over the lanes of a warp: each lane publishes
+// what it holds, then each computes the results that it owns.
+struct Held { int a[4], b[2]; };
+static Held published[64][32];
 
 static inline void element(int word, int index, long long &value) { value = (signed char)(word >> (8 * index)); }
 static inline void element(int word, int index, double &value) { value = tw_from_half((unsigned short)(word >> (16 * index))); }
 
-template <typename D, typename Wide, int PerWord>
-static void multiply(D *d, const Operands &own)
+// Rows in steps of 8: `RowParts` words of the left operand belong to one part of the depth, of which
+// there are `DepthParts`, each 4 words long.
+template <typename D, typename Wide, int PerWord, int RowParts, int DepthParts>
+static void multiply(D *d, const int *a, const int *b)
 {
     const int warp = threadIdx.y + 8 * threadIdx.z, lane = threadIdx.x;
-    published[warp][lane] = own;
+    for (int i = 0; i < RowParts * DepthParts; ++i) published[warp][lane].a[i] = a[i];
+    for (int i = 0; i < DepthParts; ++i) published[warp][lane].b[i] = b[i];
     __syncthreads();
-    for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < 2 * RowParts; ++r) {
         const int row = lane / 4 + 8 * (r / 2), column = lane % 4 * 2 + r % 2;
         Wide sum = 0;
-        for (int word = 0; word < 8; ++word) {
-            const Operands &left = published[warp][row % 8 * 4 + word % 4];
-            const Operands &right = published[warp][column * 4 + word % 4];
+        for (int word = 0; word < 4 * DepthParts; ++word) {
+            const Held &left = published[warp][row % 8 * 4 + word % 4];
+            const Held &right = published[warp][column * 4 + word % 4];
             for (int i = 0; i < PerWord; ++i) {
                 Wide x, y;
-                element(left.a[row / 8 + 2 * (word / 4)], i, x);
+                element(left.a[row / 8 + RowParts * (word / 4)], i, x);
                 element(right.b[word / 4], i, y);
                 sum += x * y;
             }
@@ -88,32 +91,13 @@ static void multiply(D *d, const Operands &own)
     __syncthreads();
 }
 
-template <typename T>
-static Operands load(const T *left, int left_step, const T *right, int right_step)
-{
-    const int row = threadIdx.x / 4, part = threadIdx.x % 4;
-    const int *upper = (const int *)(left + row * left_step);
-    const int *lower = (const int *)(left + (row + 8) * left_step);
-    const int *column = (const int *)(right + row * right_step);
-    return {{upper[part], lower[part], upper[part + 4], lower[part + 4]}, {column[part], column[part + 4]}};
-}
-static void tw_matrix_multiply(int *d, const signed char *l, int ls, const signed char *r, int rs)
-{
-    multiply<int, long long, 4>(d, load(l, ls, r, rs));
-}
-static void tw_matrix_multiply(float *d, const unsigned short *l, int ls, const unsigned short *r, int rs)
-{
-    multiply<float, double, 2>(d, load(l, ls, r, rs));
-}
-template <typename T>
-static void tw_store_fragment(T *tile, int step, const T *d)
-{
-    const int row = threadIdx.x / 4, column = threadIdx.x % 4 * 2;
-    tile[row * step + column] = d[0];
-    tile[row * step + column + 1] = d[1];
-    tile[(row + 8) * step + column] = d[2];
-    tile[(row + 8) * step + column + 1] = d[3];
-}
+#if __CUDA_ARCH__ >= 800
+static void tw_mma_m16n8k32(int *d, const int *a, const int *b) { multiply<int, long long, 4, 2, 2>(d, a, b); }
+static void tw_mma_m16n8k16(float *d, const int *a, const int *b) { multiply<float, double, 2, 2, 2>(d, a, b); }
+#else
+static void tw_mma_m8n8k16(int *d, int a, int b) { multiply<int, long long, 4, 1, 1>(d, &a, &b); }
+static void tw_mma_m16n8k8(float *d, const int *a, int b) { multiply<float, double, 2, 2, 1>(d, a, &b); }
+#endif
 
 static void begin()
 {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tilewright.cpu_gpu_backends.gpu.device import Capability, check_fits
-from tilewright.cpu_gpu_backends.gpu.dialects import CUDA, Dialect
+from tilewright.cpu_gpu_backends.gpu.dialects import CUDA, CUDA_MACHINE, Dialect
 from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
 
 _HEADER = Path(__file__).with_name("cuda_host.hpp")
@@ -72,12 +72,12 @@ class HostCudaDevice:
             check_fits(kernel, self.capability)
         self._loads += 1
         name = self._folder / f"kernels{self._loads}"
-        text = source.replace(CUDA.prelude, f'#include "{_HEADER}"\n')
+        text = source.replace(CUDA_MACHINE, f'#include "{_HEADER}"\n')
         assert text != source, "the header stands for the dialect's own functions"
         text += "\n".join(map(_entry, kernels))
         name.with_suffix(".cpp").write_text(text)
         # Contraction and overflow as the dialect's compiler has them.
-        flags = ["-O1", "-w", "-std=c++17", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off"]
+        flags = [f"-D__CUDA_ARCH__={10 * self.capability.matrix_generation}", "-O1", "-w", "-std=c++17", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off"]
         command = ["g++", *flags, "-fno-strict-aliasing", name.with_suffix(".cpp"), "-o"]
         subprocess.run([*command, name.with_suffix(".so")], check=True, timeout=300)
         library = ctypes.CDLL(str(name.with_suffix(".so")))

@@ -30,7 +30,7 @@ def capability(generation: int) -> Capability:
         shared_bytes=48 * 1024,
         memory_bytes=8 << 30,
         units=40,
-        matrix_generation=generation if generation >= 80 else 0,
+        matrix_generation=generation,
     )
 
 
@@ -53,7 +53,7 @@ def operator_kernels(generation: int) -> tuple[Kernel, ...]:
 def test_the_kernels_of_every_operator_are_assembled_without_spills(
     generation: int, tmp_path: Path
 ) -> None:
-    kernels = operator_kernels(generation if generation >= 80 else 75)
+    kernels = operator_kernels(generation)
     ptx = compile_cuda(kernel_source(kernels, CUDA), generation, Form.PTX)
     report = assemble(ptx, generation, tmp_path)
     assert report.count("Compiling entry function") == len(kernels)
@@ -70,7 +70,7 @@ def test_tiles_of_large_products_are_assembled_without_spills(
     (group,) = group_nodes(graph)
     layer, device = layer_of(graph, group), capability(generation)
     choices = choices_of(layer, device)
-    assert any(isinstance(choice, WarpTile) for choice in choices) is (generation >= 80)
+    assert any(isinstance(choice, WarpTile) for choice in choices) is (generation >= 75)
     largest = sorted(choices, key=lambda tile: tile.block_m * tile.block_n)[-6:]
     lowered = [
         lower_layer(layer, tile, device, f"tile{number}") for number, tile in enumerate(largest)

@@ -93,16 +93,22 @@ def test_a_network_in_float16(opencl: OpenClDevice) -> None:
     check_near(opencl)
 
 
-@pytest.mark.parametrize("generation", [0, 80])
+@pytest.mark.parametrize("generation", [0, 75, 80])
 def test_a_network_in_float16_in_cuda(tmp_path: Path, generation: int) -> None:
     check_near(HostCudaDevice(tmp_path, generation))
 
 
-def test_tensor_cores_multiply_float16(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "generation, instruction",
+    [(75, b"mma.sync.aligned.m16n8k8.row.col"), (80, b"mma.sync.aligned.m16n8k16.row.col")],
+)
+def test_tensor_cores_multiply_float16(
+    tmp_path: Path, generation: int, instruction: bytes
+) -> None:
     require_nvrtc()
     graph, _ = float_network()
-    device = HostCudaDevice(tmp_path, 80)
+    device = HostCudaDevice(tmp_path, generation)
     source = compile_for_gpu(graph, device.capability, device.dialect, half=True).source
-    ptx = compile_cuda(source, 80, Form.PTX)
-    assert b"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in ptx
-    assert " 0 bytes spill stores" in assemble(ptx, 80, tmp_path)
+    ptx = compile_cuda(source, generation, Form.PTX)
+    assert instruction + b".f32.f16.f16.f32" in ptx
+    assert " 0 bytes spill stores" in assemble(ptx, generation, tmp_path)
