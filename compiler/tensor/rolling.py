@@ -116,9 +116,7 @@ def _repairs(
         yield name, (found[0], exponent)
 
 
-def _with_repairs(
-    state: State, primitive: Roll, repaired: dict[str, tuple[Load, Expr]]
-) -> State:
+def _with_repairs(state: State, primitive: Roll, repaired: dict[str, tuple[Load, Expr]]) -> State:
     """Add the stages of the value before an iteration and of the factor, and use the factor."""
     stage = state.stage(primitive.stage)
     place = Attachment(consumer=primitive.consumer, axis=primitive.axis)
@@ -144,9 +142,7 @@ def _with_repairs(
     changed = []
     for name, (load, _) in repaired.items():
         carried = state.stage(name)
-        changed.append(
-            replace(carried, repairs=(*carried.repairs, Load(factor, load.indices)))
-        )
+        changed.append(replace(carried, repairs=(*carried.repairs, Load(factor, load.indices))))
     return state.updated(*changed)
 
 

@@ -223,9 +223,7 @@ class Schedule:
         """
         before, repair = names or (f"{stage}.before", f"{stage}.repair")
         known = len(self._state.stages)
-        self.apply(
-            Roll(stage=stage, consumer=consumer, axis=axis, before=before, repair=repair)
-        )
+        self.apply(Roll(stage=stage, consumer=consumer, axis=axis, before=before, repair=repair))
         return (before, repair) if len(self._state.stages) > known else None
 
     def __str__(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.compiler.graph import Graph, Node
-from tilewright.compiler.operators import Reshape
+from tilewright.compiler.operators import FloatMatMul, FloatSoftmax, Reshape
 from tilewright.compiler.tensor.build import constant
 from tilewright.compiler.tensor.declare import placeholder
 from tilewright.compiler.tensor.expressions import Definition, Load, Reduce
@@ -12,6 +12,8 @@ from tilewright.compiler.tensor.operators.from_graph import declare_operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.traversal import loads, nodes
 
+#: The longest query and value of an attention whose tiles a block of threads can hold.
+LONGEST_HEAD = 128
 #: How often a value may occur in the expression of the last node of its group.
 _COPIES = 16
 
@@ -55,12 +57,51 @@ def group_nodes(graph: Graph, *, fuse: bool = True) -> tuple[Group, ...]:
     groups: dict[str, list[Node]] = {}
     copies: dict[str, int] = {}
     for node in graph.nodes:
+        if fuse and (attention := _attention(graph, node, groups, consumers)):
+            softmax, scores = node.inputs[0], attention[-2].inputs[0]
+            groups.pop(softmax)
+            groups.pop(scores)
+            groups[node.outputs[0]] = list(attention)
+            copies[node.outputs[0]] = 1
+            continue
         host = _host(graph, node, groups, copies, consumers) if fuse else None
         uses = 1 if host is None else same_place_operands(graph, node)[host]
         copies[node.outputs[0]] = uses * (copies[host] if host else 1)
         # A group runs where its last node stands, behind everything that any of its nodes reads.
         groups[node.outputs[0]] = [*(groups.pop(host) if host else ()), node]
     return tuple(Group(nodes=tuple(nodes)) for nodes in groups.values())
+
+
+def _attention(
+    graph: Graph,
+    node: Node,
+    groups: Mapping[str, list[Node]],
+    consumers: Mapping[str, tuple[Node, ...]],
+) -> tuple[Node, ...]:
+    """Return the nodes of the attention that ends with `node`, none where there is none.
+
+    The softmax stands alone, in front of it a product of activations with element-wise nodes;
+    nothing but the attention reads them.
+    """
+    softmax = groups.get(node.inputs[0], []) if isinstance(node.op, FloatMatMul) else []
+    if len(softmax) != 1 or not isinstance(softmax[0].op, FloatSoftmax):
+        return ()
+    scores = softmax[0].inputs[0]
+    product = groups.get(scores, [])
+    between = (scores, softmax[0].outputs[0])
+    fits = (
+        not softmax[0].op.logarithm
+        and len(product) > 0
+        and isinstance(product[0].op, FloatMatMul)
+        and all(len(consumers[name]) == 1 and name not in graph.outputs for name in between)
+        and between[1] not in node.inputs[1:]
+    )
+    if not fits:
+        return ()
+    query, shape = graph.tensors[product[0].inputs[0]].shape, graph.tensors[node.outputs[0]].shape
+    stacked = len(shape) >= 2 and graph.tensors[scores].shape[:-1] == shape[:-1]
+    small = max(query[-1], shape[-1]) <= LONGEST_HEAD
+    return (*product, *softmax, node) if stacked and small else ()
 
 
 def _host(

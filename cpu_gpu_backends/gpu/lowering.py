@@ -1,6 +1,7 @@
 """A layer as kernels: declared, arranged for a device, lowered and bound."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 from typing_extensions import assert_never
@@ -13,6 +14,13 @@ from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.operators.from_graph import declare_operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.cpu_gpu_backends.gpu.attention_form import attention_length, declare_attention
+from tilewright.cpu_gpu_backends.gpu.attention_schedule import (
+    AttentionSizes,
+    AttentionTile,
+    arrange_attention,
+    attention_tiles,
+)
 from tilewright.cpu_gpu_backends.gpu.binding import KernelSet, bind_nest
 from tilewright.cpu_gpu_backends.gpu.device import Capability
 from tilewright.cpu_gpu_backends.gpu.layers import Layer
@@ -30,7 +38,7 @@ from tilewright.cpu_gpu_backends.gpu.warp_schedule import arrange_warps, warp_in
 #: Products with fewer rows are sums that the threads of a block share.
 _FEWEST_ROWS = 4
 
-Choice: TypeAlias = MatrixTile | WarpTile | RowChoice
+Choice: TypeAlias = MatrixTile | WarpTile | AttentionTile | RowChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +57,23 @@ class LoweredLayer:
 
 def choices_of(layer: Layer, capability: Capability) -> tuple[Choice, ...]:
     """Return the search space of a layer on a device, the default choice first."""
+    if attention_length(layer.nodes):
+        return attention_tiles(_attention_sizes(layer), capability)
     sizes = _product_sizes(layer)
     if sizes is None:
         return ROW_CHOICES
     dtype = layer.stored(layer.anchor.inputs[0])
     warps = warp_tiles(sizes, dtype, capability) if _suits_warps(layer) else ()
     return (*warps, *matrix_tiles(sizes, dtype, capability))
+
+
+def _attention_sizes(layer: Layer) -> AttentionSizes:
+    last = layer.nodes[attention_length(layer.nodes) - 1]
+    *leading, queries, head = layer.tensors[last.outputs[0]].shape
+    length = layer.tensors[layer.anchor.inputs[0]].shape[-1]
+    return AttentionSizes(
+        count=prod(leading), queries=queries, key_length=length, value_length=head
+    )
 
 
 def _suits_warps(layer: Layer) -> bool:
@@ -91,6 +110,8 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
             form = declare_matrix_form(layer, layer.anchor, stored, inputs, choice.padding)
             schedule = _product_schedule(_with_tail(layer, inputs, form.result), form, choice)
             packed = _packed(form)
+        case AttentionTile():
+            schedule, packed = _attention_schedule(layer, stored, inputs, choice), {}
         case RowChoice():
             anchor = layer.anchor
             operands = tuple(inputs[operand] for operand in anchor.inputs)
@@ -102,6 +123,17 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
         case _:
             assert_never(choice)
     return LoweredLayer(kernels=bind_nest(lower(schedule), name), packed=packed)
+
+
+def _attention_schedule(
+    layer: Layer, stored: dict[str, Tensor], inputs: dict[str, Tensor], tile: AttentionTile
+) -> Schedule:
+    form = declare_attention(layer, stored, inputs)
+    schedule = Schedule(_with_tail(layer, inputs, form.result, attention_length(layer.nodes)))
+    kept = (form.query, form.key, form.value, form.scores, form.weights)
+    inline_stages(schedule, keep=tuple(tensor.name for tensor in kept))
+    arrange_attention(schedule, form, tile)
+    return schedule
 
 
 def _product_schedule(result: Tensor, form: MatrixForm, tile: MatrixTile | WarpTile) -> Schedule:
@@ -122,10 +154,10 @@ def _packed(form: MatrixForm) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {} if form.packed is None else {form.packed: (form.right.name, form.right.shape)}
 
 
-def _with_tail(layer: Layer, inputs: dict[str, Tensor], result: Tensor) -> Tensor:
-    """Declare the element-wise nodes behind the anchor, whose result is `result`."""
-    known = {**inputs, layer.anchor.outputs[0]: result}
-    for node in layer.nodes[1:]:
+def _with_tail(layer: Layer, inputs: dict[str, Tensor], result: Tensor, after: int = 1) -> Tensor:
+    """Declare the element-wise nodes behind the first `after` nodes, whose result is `result`."""
+    known = {**inputs, layer.nodes[after - 1].outputs[0]: result}
+    for node in layer.nodes[after:]:
         operands = tuple(known[name] for name in node.inputs)
         result = declare_operator(node.op, operands, node.outputs[0])
         known[node.outputs[0]] = result

@@ -77,7 +77,16 @@ class HostCudaDevice:
         text += "\n".join(map(_entry, kernels))
         name.with_suffix(".cpp").write_text(text)
         # Contraction and overflow as the dialect's compiler has them.
-        flags = [f"-D__CUDA_ARCH__={10 * self.capability.matrix_generation}", "-O1", "-w", "-std=c++17", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off"]
+        flags = [
+            f"-D__CUDA_ARCH__={10 * self.capability.matrix_generation}",
+            "-O1",
+            "-w",
+            "-std=c++17",
+            "-fPIC",
+            "-shared",
+            "-fwrapv",
+            "-ffp-contract=off",
+        ]
         command = ["g++", *flags, "-fno-strict-aliasing", name.with_suffix(".cpp"), "-o"]
         subprocess.run([*command, name.with_suffix(".so")], check=True, timeout=300)
         library = ctypes.CDLL(str(name.with_suffix(".so")))

@@ -226,6 +226,10 @@ def _reduce_factor(draw: st.DrawFn, schedule: Schedule) -> None:
     schedule.reduce_factor(*_loop(draw, schedule))
 
 
+def _roll(draw: st.DrawFn, schedule: Schedule) -> None:
+    schedule.roll(_stage(draw, schedule), *_loop(draw, schedule))
+
+
 def _tensorize(draw: st.DrawFn, schedule: Schedule) -> None:
     """Try every intrinsic on some of the innermost loops of a copy or a reduction."""
     stages = [
@@ -263,6 +267,7 @@ _PRIMITIVES: list[Callable[[st.DrawFn, Schedule], None]] = [
     _cache_write,
     _set_scope,
     _reduce_factor,
+    _roll,
     _storage,
     _tensorize,
     _tensorize,

@@ -99,12 +99,10 @@ def test_a_network_in_float16_in_cuda(tmp_path: Path, generation: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "generation, instruction",
+    ("generation", "instruction"),
     [(75, b"mma.sync.aligned.m16n8k8.row.col"), (80, b"mma.sync.aligned.m16n8k16.row.col")],
 )
-def test_tensor_cores_multiply_float16(
-    tmp_path: Path, generation: int, instruction: bytes
-) -> None:
+def test_tensor_cores_multiply_float16(tmp_path: Path, generation: int, instruction: bytes) -> None:
     require_nvrtc()
     graph, _ = float_network()
     device = HostCudaDevice(tmp_path, generation)
