@@ -10,9 +10,10 @@ see `benchmarks/area.py`.
 from dataclasses import dataclass
 
 from tilewright.boards.area import Area
+from tilewright.hw.load_writer import loadable
 from tilewright.hw.scratchpads import BlockShape, block_shape
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.memories import Memory
+from tilewright.isa.memories import Memory, memory_shape
 
 #: Bits of a column of block RAM, and entries of a RAMB18 that is four columns wide.
 _COLUMN_BITS = 9
@@ -59,6 +60,7 @@ def estimate_area(config: AcceleratorConfig) -> Area:
     for product in _FABRIC_PRODUCTS[: len(_FABRIC_PRODUCTS) - config.lane_multipliers]:
         area += _area(product, outputs)
     area += Area(multipliers=config.batch * config.block_in * _columns_of_products(config))
+    area += Area(multipliers=_products_with_sizes(config))
     for memory in Memory:
         area += _memory_area(block_shape(memory, config))
     return area + _memory_area(_load_buffer(config))
@@ -73,6 +75,20 @@ def _load_buffer(config: AcceleratorConfig) -> BlockShape:
 def _columns_of_products(config: AcceleratorConfig) -> int:
     """Multipliers per input channel."""
     return -(-config.block_out // 2) if config.packed_multipliers else config.block_out
+
+
+def _products_with_sizes(config: AcceleratorConfig) -> int:
+    """Multipliers that turn entries into bytes where that is no shift.
+
+    Sizes with one odd part share a multiplier of the load engine.
+    """
+    loaded = {_odd_part(memory_shape(item, config).entry_bytes) for item in loadable(config)}
+    stored = {_odd_part(memory_shape(Memory.OUT, config).entry_bytes)}
+    return len(loaded - {1}) + len(stored - {1})
+
+
+def _odd_part(number: int) -> int:
+    return number // (number & -number)
 
 
 def _area(fit: _Fit, number: int) -> Area:

@@ -45,6 +45,18 @@ def test_a_wide_machine_is_as_mapped() -> None:
     assert area.luts == pytest.approx(luts, rel=TOLERANCE)
 
 
+@pytest.mark.parametrize(
+    ("block_in", "block_out", "multipliers"), [(24, 16, 1), (24, 24, 3), (8, 24, 2), (16, 16, 0)]
+)
+def test_sizes_that_are_no_power_of_two_take_multipliers(
+    block_in: int, block_out: int, multipliers: int
+) -> None:
+    # As Yosys maps load and store engine by themselves.
+    config = PYNQ.replace(block_in=block_in, block_out=block_out)
+    of_array_and_lanes = block_in * block_out // 2 + 3 * block_out
+    assert estimate_area(config).multipliers - of_array_and_lanes == multipliers
+
+
 @pytest.mark.parametrize("multipliers", [0, 1, 2, 3])
 def test_lanes_trade_multipliers_for_tables(multipliers: int) -> None:
     whole, changed = (

@@ -22,7 +22,7 @@ NETWORKS = (
 )
 
 #: The fastest that `tilewright explore` finds for an XC7Z020, see docs/tuning.md.
-FASTEST = PYNQ.replace(name="24x16", block_in=24, lane_multipliers=1)
+FASTEST = PYNQ.replace(name="24x16", block_in=24, wgt_entries=512, lane_multipliers=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
