@@ -98,6 +98,21 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_arithmetic(parser: argparse.ArgumentParser) -> None:
+    """Add ``--half`` and ``--direct``."""
+    parser.add_argument(
+        "--half",
+        action="store_true",
+        help="real numbers of 16 bits: float16 in the memory of opencl and cuda, products of"
+        " bfloat16 where they are faster on cpu",
+    )
+    parser.add_argument(
+        "--direct",
+        action="store_true",
+        help="convolutions on cpu as the sums that define them, never by Winograd's filtering",
+    )
+
+
 def chosen_config(arguments: argparse.Namespace) -> AcceleratorConfig:
     """Return the configuration that ``--config`` and ``--set`` describe."""
     return change_config(parse_config(arguments.config or DEFAULT_PRESET), arguments.changes)

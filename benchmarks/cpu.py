@@ -1,6 +1,7 @@
 """Networks and matrix products on the processor, beside its peers, in one interleaved run.
 
     python benchmarks/cpu.py [--threads 1 2] [--realtime] [--quick] [--only bert4 gemm-1024 ...]
+                             [--kinds fp32 int8 bf16]
 
 The networks are those of `cpu_networks.py`, with random weights. Contenders take turns in short
 bursts, so that other load on the machine meets all of them alike; a burst begins with two calls
@@ -8,16 +9,18 @@ that do not count. Each row gives the least and the median time of a contender i
 the ratio of the best peer's least time to ours. ``--realtime`` runs the bursts with real-time
 priority (root), which keeps other processes out of them; ``--quick`` takes fewer bursts.
 
-OpenVINO computes in float32 here (its default on processors with bfloat16 is that); int8 networks
-are one file for all: uint8 activations, int8 weights per channel. LiteRT has the same numbers as a
-TFLite file; it has no int8 layer normalisation, so that it does not take part in bert4 there.
+Rows bf16 are the float32 network in bfloat16, as far as each contender sees fit: `half` here, and
+what OpenVINO does by default on processors that have it, which in rows fp32 is told to compute in
+float32. int8 networks are one file for all: uint8 activations, int8 weights per channel. LiteRT has
+the same numbers as a TFLite file; it has no int8 layer normalisation, so that it does not take part
+in bert4 there.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +43,14 @@ from tilewright.compiler.operators import Conv2d, DataType, FloatDense
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
 from tilewright.cpu_gpu_backends.codegen.target import host_target
+from tilewright.cpu_gpu_backends.cpu.arithmetic import FLOAT32, Arithmetic
 from tilewright.cpu_gpu_backends.cpu.convolution import Window, matrix_nest
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
 from tilewright.cpu_gpu_backends.cpu.tiles import choose_panels, lanes, tile_rows
 from tilewright.isa.integers import split_scale
 
+KINDS = ("fp32", "int8", "bf16")
 GEMM_SIZES = (512, 1024, 2048)
 #: Rows of tiles, and bytes that a sum reads of each operand, when the peak is measured.
 PEAK_ROWS, PEAK_BYTES = 2000, 512
@@ -97,25 +102,33 @@ def measure(contenders: dict[str, Call], bursts: Bursts) -> dict[str, list[float
     return times
 
 
-def ours(graph: Graph, inputs: list[np.ndarray], threads: int) -> Call:
+def ours(
+    graph: Graph, inputs: list[np.ndarray], threads: int, arithmetic: Arithmetic = FLOAT32
+) -> Call:
     """Return a call of the machine code of `graph`."""
     target = host_target()
-    return load_program(lower_graph(graph, target), target).bound_call(inputs, threads)
+    program = lower_graph(graph, target, arithmetic=arithmetic)
+    return load_program(program, target).bound_call(inputs, threads)
 
 
-def network_rows(name: str, folder: Path, threads: int, bursts: Bursts) -> None:
-    """Measure a network in float32 and in int8."""
+def network_rows(
+    name: str, folder: Path, threads: int, kinds: Collection[str], bursts: Bursts
+) -> None:
+    """Measure a network in float32, in int8, and in bfloat16."""
     sample = cpu_networks.NETWORKS[name].sample(0)
-    for kind, save in (("fp32", cpu_networks.save_float), ("int8", cpu_networks.save_int8)):
-        path = save(name, folder)
+    for kind in kinds:
+        save = cpu_networks.save_int8 if kind == "int8" else cpu_networks.save_float
+        path, half = save(name, folder), kind == "bf16"
+        graph = tw.load(path).graph
         contenders: dict[str, Call | None] = {
-            "tilewright": ours(tw.load(path).graph, [sample], threads),
-            "onnxruntime": onnxruntime_call(path, sample, threads),
-            "OpenVINO": openvino_call(path, sample, threads),
+            "tilewright": ours(graph, [sample], threads, Arithmetic(half=half)),
+            "OpenVINO": openvino_call(path, sample, threads, half=half),
         }
+        if not half:
+            contenders["onnxruntime"] = onnxruntime_call(path, sample, threads)
         if kind == "fp32":
             contenders["PyTorch"] = torch_call(path, sample, threads)
-        if (name, kind) != ("bert4", "int8"):
+        if not half and (name, kind) != ("bert4", "int8"):
             contenders["LiteRT"] = litert_call(path, sample, threads)
         present = {who: call for who, call in contenders.items() if call is not None}
         print_row(f"{name} {kind}", threads, measure(present, bursts))
@@ -221,6 +234,7 @@ def main() -> None:
     parser.add_argument("--realtime", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     arguments = parser.parse_args()
     wanted = arguments.only or [*cpu_networks.NETWORKS, *(f"gemm-{n}" for n in GEMM_SIZES)]
     sizes = [size for size in GEMM_SIZES if f"gemm-{size}" in wanted]
@@ -232,7 +246,7 @@ def main() -> None:
         for threads in arguments.threads:
             for name in cpu_networks.NETWORKS:
                 if name in wanted:
-                    network_rows(name, Path(folder), threads, bursts)
+                    network_rows(name, Path(folder), threads, arguments.kinds, bursts)
             for size in sizes:
                 gemm_rows(size, threads, bursts, peaks)
 

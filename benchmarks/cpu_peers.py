@@ -22,17 +22,17 @@ def onnxruntime_call(path: Path, sample: np.ndarray, threads: int) -> Call:
     return lambda: session.run(None, {"input": sample})
 
 
-def openvino_call(path: Path, sample: np.ndarray, threads: int) -> Call | None:
-    """Return a run in OpenVINO, in float32 where it is not int8."""
+def openvino_call(
+    path: Path, sample: np.ndarray, threads: int, *, half: bool = False
+) -> Call | None:
+    """Return a run in OpenVINO: in its default arithmetic if `half`, else in float32 or int8."""
     try:
         import openvino
     except ImportError:
         return None
-    settings = {
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
-        "NUM_STREAMS": 1,
-    }
+    settings: dict[str, int | str] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+    if not half:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
     request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
     return lambda: request.infer({0: sample}, share_inputs=True)
 

@@ -17,6 +17,7 @@ from tilewright.compiler.compiled import (
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Array, Graph
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import InputError
 from tilewright.isa.program import Program
 from tilewright.runtime.board_devices import open_machine
 from tilewright.runtime.devices import AnyDevice, Device, PoolDevice, parse_device, runs_graphs
@@ -71,6 +72,7 @@ class CompiledModel:
         vcd: PathLike | None = None,
         threads: int = 1,
         half: bool = False,
+        direct: bool = False,
     ) -> RunResult:
         """Run the model once.
 
@@ -89,7 +91,11 @@ class CompiledModel:
         threads
             How many threads share the work of device ``cpu``.
         half
-            Whether devices ``opencl`` and ``cuda`` keep real numbers as float16 in memory.
+            Whether real numbers have 16 bits: float16 in the memory of devices ``opencl`` and
+            ``cuda``, and bfloat16 where device ``cpu`` multiplies them faster.
+        direct
+            Whether device ``cpu`` computes every convolution as the sum that defines it, without
+            Winograd's transformations, which round a little more.
 
         Raises
         ------
@@ -100,13 +106,15 @@ class CompiledModel:
         """
         target = parse_device(device)
         arrays = check_inputs(self.graph, inputs)
-        self._prepare(target, half)
+        _check_arithmetic(target, half=half, direct=direct)
+        self._prepare(target, half, direct)
         start = time.perf_counter()
         match target:
             case Device.REFERENCE:
                 execution = Execution(values=evaluate(self.graph, arrays))
             case Device.CPU:
-                execution = Execution(values=self.native.run(self.graph, arrays, threads))
+                values = self.native.run(self.graph, arrays, threads, half=half, direct=direct)
+                execution = Execution(values=values)
             case Device.OPENCL | Device.CUDA:
                 outputs = self.kernels.run(self.graph, arrays, target, half=half)
                 execution = Execution(values=outputs)
@@ -138,11 +146,11 @@ class CompiledModel:
 
             return tuple(workers.map(run, arrays))
 
-    def _prepare(self, target: AnyDevice, half: bool) -> None:
+    def _prepare(self, target: AnyDevice, half: bool, direct: bool) -> None:
         """Compile what runs the graph on the processor or a GPU, so that no run counts it."""
         match target:
             case Device.CPU:
-                self.native.prepare(self.graph)
+                self.native.prepare(self.graph, half=half, direct=direct)
             case Device.OPENCL | Device.CUDA:
                 self.kernels.prepare(self.graph, target, half=half)
             case _:
@@ -162,7 +170,14 @@ class CompiledModel:
         """Write the compiled model to one file, whole or not at all."""
         save_compiled(self.compiled, path)
 
-    def save_library(self, path: PathLike, processor: str = "host") -> tuple[Path, ...]:
+    def save_library(
+        self,
+        path: PathLike,
+        processor: str = "host",
+        *,
+        half: bool = False,
+        direct: bool = False,
+    ) -> tuple[Path, ...]:
         """Compile the whole graph for a processor, ahead of time, and return the files written.
 
         A path that ends in ``.so`` becomes a shared library, any other one two object files; a C
@@ -172,13 +187,15 @@ class CompiledModel:
         ----------
         processor
             ``host``, ``x86-64-v3``, ``cortex-a53`` or ``cortex-a9``.
+        half, direct
+            As `run` takes them for device ``cpu``.
 
         Raises
         ------
         TilewrightError
             If there is no such processor, no code generator, or no linker for a shared library.
         """
-        return save_native_library(self.graph, Path(path), processor)
+        return save_native_library(self.graph, Path(path), processor, half=half, direct=direct)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -200,3 +217,11 @@ class CompiledModel:
         }
         places = ", ".join(f"{count} on the {target.value}" for target, count in counts.items())
         return f"{self.graph.name} for {self.config.name}: operators {places}"
+
+
+def _check_arithmetic(target: AnyDevice, *, half: bool, direct: bool) -> None:
+    """Check that a device has the arithmetic that it is asked for."""
+    if half and not runs_graphs(target):
+        raise InputError(f"device {target.value!r} computes no real numbers of 16 bits")
+    if direct and target is not Device.CPU:
+        raise InputError(f"device {target.value!r} has no other convolution than the direct one")

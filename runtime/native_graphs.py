@@ -22,9 +22,11 @@ _HEAVY_OPERATIONS = 20_000_000
 
 @dataclass(slots=True, eq=False)
 class NativeGraphs:
-    """The machine code of some graphs, by the tensors they compute."""
+    """The machine code of some graphs, by their arithmetic and the tensors they compute."""
 
-    _programs: "dict[tuple[str, ...], NativeProgram]" = field(default_factory=dict)
+    _programs: "dict[tuple[bool, bool, tuple[str, ...]], NativeProgram]" = field(
+        default_factory=dict
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -32,29 +34,46 @@ class NativeGraphs:
         """Whether the code generator is installed."""
         return importlib.util.find_spec("llvmlite") is not None
 
-    def prepare(self, graph: Graph) -> "NativeProgram":
+    def prepare(self, graph: Graph, *, half: bool = False, direct: bool = False) -> "NativeProgram":
         """Compile `graph` unless that has been done, and return the result.
+
+        Parameters
+        ----------
+        half, direct
+            As `tilewright.cpu_gpu_backends.cpu.arithmetic.Arithmetic` has them.
 
         Raises
         ------
         InputError
-            If the code generator is not installed, or does not know this processor.
+            If the code generator is not installed, does not know this processor, or the processor
+            lacks what `half` needs.
         """
         _require_code_generator()
         from tilewright.cpu_gpu_backends.codegen.target import host_target
+        from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
         from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
         from tilewright.cpu_gpu_backends.cpu.native import load_program
 
-        key = (*graph.inputs, "", *graph.outputs)
+        key = (half, direct, (*graph.inputs, "", *graph.outputs))
         with self._lock:
             if key not in self._programs:
-                target = host_target()
-                self._programs[key] = load_program(lower_graph(graph, target), target)
+                target, arithmetic = host_target(), Arithmetic(half=half, direct=direct)
+                check_arithmetic(arithmetic, target)
+                program = lower_graph(graph, target, arithmetic=arithmetic)
+                self._programs[key] = load_program(program, target)
             return self._programs[key]
 
-    def run(self, graph: Graph, inputs: Mapping[str, Array], threads: int) -> dict[str, Array]:
+    def run(
+        self,
+        graph: Graph,
+        inputs: Mapping[str, Array],
+        threads: int,
+        *,
+        half: bool = False,
+        direct: bool = False,
+    ) -> dict[str, Array]:
         """Return the outputs of `graph` for arrays that fit its inputs."""
-        program = self.prepare(graph)
+        program = self.prepare(graph, half=half, direct=direct)
         results = program.run([inputs[name] for name in graph.inputs], threads)
         return {
             name: values.reshape(graph.tensors[name].shape)
@@ -62,26 +81,30 @@ class NativeGraphs:
         }
 
 
-def save_native_library(graph: Graph, path: Path, processor: str) -> tuple[Path, ...]:
+def save_native_library(
+    graph: Graph, path: Path, processor: str, *, half: bool = False, direct: bool = False
+) -> tuple[Path, ...]:
     """Compile a graph ahead of time for a processor and return the files written.
 
     Raises
     ------
     InputError
-        If there is no such processor, or the code generator is not installed.
+        If there is no such processor, it lacks what `half` needs, or the code generator is not
+        installed.
     CompileError
         If a shared library cannot be linked.
     """
     _require_code_generator()
     from tilewright.cpu_gpu_backends.codegen.target import find_target
     from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, save_library
+    from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
     from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 
-    target = find_target(processor)
+    target, arithmetic = find_target(processor), Arithmetic(half=half, direct=direct)
+    check_arithmetic(arithmetic, target)
     check_writable(path)
-    return save_library(
-        build_library(lower_graph(graph, target), target, c_name(path.stem)), path, target
-    )
+    program = lower_graph(graph, target, arithmetic=arithmetic)
+    return save_library(build_library(program, target, c_name(path.stem)), path, target)
 
 
 def _require_code_generator() -> None:

@@ -12,6 +12,7 @@ from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError
 from tilewright.isa.program import Program
 from tilewright.options import (
+    add_arithmetic,
     add_config,
     add_model,
     check_outputs,
@@ -48,6 +49,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default="host",
         help="of the library: host, x86-64-v3, cortex-a53 or cortex-a9 (default: %(default)s)",
     )
+    add_arithmetic(parser)
     parser.add_argument(
         "--layer",
         metavar="NAME",
@@ -57,6 +59,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     check_outputs(arguments.json, arguments.output, arguments.library)
+    if (arguments.half or arguments.direct) and not arguments.library:
+        raise InputError("--half and --direct are for --library: a .tw file is for every device")
     if arguments.library and is_program(arguments.model):
         raise InputError("a program for the accelerator does not run on a processor")
     if is_program(arguments.model):
@@ -72,7 +76,12 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         compiled.save(arguments.output)
     if arguments.library:
         with terminal.stage(f"compiling for {arguments.processor}"):
-            files = compiled.save_library(arguments.library, arguments.processor)
+            files = compiled.save_library(
+                arguments.library,
+                arguments.processor,
+                half=arguments.half,
+                direct=arguments.direct,
+            )
         for file in files:
             terminal.message(f"wrote {file}")
     if arguments.layer:

@@ -12,6 +12,7 @@ from tilewright.input_files import read_inputs
 from tilewright.isa.config_record import config_to_record
 from tilewright.isa.errors import InputError
 from tilewright.options import (
+    add_arithmetic,
     add_config,
     add_inputs,
     add_model,
@@ -54,11 +55,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         " tcp://HOST:PORT, or several servers with commas (default: %(default)s)",
     )
     add_threads(parser)
-    parser.add_argument(
-        "--half",
-        action="store_true",
-        help="keep real numbers as float16 in the memory of devices opencl and cuda",
-    )
+    add_arithmetic(parser)
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page of the run")
     parser.add_argument(
         "--trace", metavar="FILE.json", type=Path, help="write a trace for Perfetto"
@@ -102,6 +99,7 @@ def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Termi
             vcd=arguments.vcd,
             threads=arguments.threads,
             half=arguments.half,
+            direct=arguments.direct,
         )
 
 

@@ -9,6 +9,7 @@ towards minus infinity, ``/`` is for floating point. A comparison yields `Scalar
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from tilewright.compiler.tensor import bfloat16
 from tilewright.compiler.tensor.operations import (
     COMPARISONS,
     LOGICAL,
@@ -103,7 +104,9 @@ class Const(_Arithmetic):
     dtype: ScalarType
 
     def __post_init__(self) -> None:
-        if self.dtype.is_float:
+        if self.dtype is ScalarType.BFLOAT16:
+            object.__setattr__(self, "value", bfloat16.nearest(float(self.value)))
+        elif self.dtype.is_float:
             object.__setattr__(self, "value", float(self.dtype.numpy.type(self.value)))
         if self.dtype.is_integer:
             low, high = self.dtype.limits

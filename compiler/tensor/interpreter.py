@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import assert_never
 
-from tilewright.compiler.tensor import semantics
+from tilewright.compiler.tensor import bfloat16, semantics
 from tilewright.compiler.tensor.distribute import synchronise_threads
 from tilewright.compiler.tensor.expansion import expand
 from tilewright.compiler.tensor.expressions import (
@@ -24,6 +24,7 @@ from tilewright.compiler.tensor.expressions import (
     Var,
 )
 from tilewright.compiler.tensor.operations import Number, Operator
+from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.statements import (
     Allocate,
     For,
@@ -101,6 +102,8 @@ def _input_values(tensor: Tensor, inputs: Mapping[str, Array]) -> list[Number | 
     array = np.asarray(inputs[tensor.name])
     if array.shape != tensor.shape or array.dtype != tensor.dtype.numpy:
         raise InputError(f"input {tensor} is given as {array.dtype}{list(array.shape)}")
+    if tensor.dtype is ScalarType.BFLOAT16:
+        array = bfloat16.from_bits(array)
     values: list[Number | None] = array.ravel().tolist()
     return values
 
@@ -108,7 +111,10 @@ def _input_values(tensor: Tensor, inputs: Mapping[str, Array]) -> list[Number | 
 def _output_values(memory: _Memory) -> Array:
     if None in memory.values:
         raise ExecutionError(f"output {memory.tensor} is not set everywhere")
-    flat = np.array(memory.values, dtype=memory.tensor.dtype.numpy)
+    if memory.tensor.dtype is ScalarType.BFLOAT16:
+        flat = bfloat16.to_bits(np.array(memory.values, np.float32))
+    else:
+        flat = np.array(memory.values, dtype=memory.tensor.dtype.numpy)
     return flat.reshape(memory.tensor.shape)
 
 

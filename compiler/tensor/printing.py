@@ -17,6 +17,7 @@ from tilewright.compiler.tensor.expressions import (
     Var,
 )
 from tilewright.compiler.tensor.operations import Operator
+from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.statements import (
     Allocate,
     For,
@@ -60,9 +61,8 @@ def _format(expr: Expr) -> tuple[str, int]:
     match expr:
         case Const():
             negative = not isinstance(expr.value, bool) and expr.value < 0
-            text = (
-                str(expr.dtype.numpy.type(expr.value)) if expr.dtype.is_float else str(expr.value)
-            )
+            exact = not expr.dtype.is_float or expr.dtype is ScalarType.BFLOAT16
+            text = str(expr.value if exact else expr.dtype.numpy.type(expr.value))
             return text.lower(), 8 if negative else _ATOM
         case Var():
             return expr.name, _ATOM

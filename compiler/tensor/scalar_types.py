@@ -7,7 +7,7 @@ import numpy as np
 
 
 class ScalarType(Enum):
-    """Type of a scalar; the value is numpy's name for it, except for `INDEX`.
+    """Type of a scalar; the value is numpy's name for it, except for `BFLOAT16` and `INDEX`.
 
     Integers wrap around modulo two to the power of their width. `INDEX` is the type of loop
     variables and of everything computed from them alone: whole numbers without bounds, so index
@@ -22,14 +22,15 @@ class ScalarType(Enum):
     INT32 = "int32"
     INT64 = "int64"
     FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     INDEX = "index"
 
     @property
     def is_float(self) -> bool:
-        """Whether this is a floating-point type of IEEE 754."""
-        return self in (ScalarType.FLOAT16, ScalarType.FLOAT32, ScalarType.FLOAT64)
+        """Whether this is a floating-point type: of IEEE 754, or the upper half of its float32."""
+        return self in _FLOATS
 
     @property
     def is_integer(self) -> bool:
@@ -45,8 +46,14 @@ class ScalarType(Enum):
 
     @property
     def numpy(self) -> "np.dtype[Any]":
-        """The numpy element type; index values are kept as int64."""
-        return np.dtype("int64" if self is ScalarType.INDEX else self.value)
+        """The numpy element type; indices are kept as int64, bfloat16 numbers as their bits."""
+        return np.dtype(_KEPT_AS.get(self, self.value))
 
     def __str__(self) -> str:
         return self.value
+
+
+_FLOATS = frozenset(
+    {ScalarType.FLOAT16, ScalarType.BFLOAT16, ScalarType.FLOAT32, ScalarType.FLOAT64}
+)
+_KEPT_AS = {ScalarType.INDEX: "int64", ScalarType.BFLOAT16: "uint16"}

@@ -1,7 +1,7 @@
 """What operators, conversions and functions do to single values; the definition for every target.
 
-Values are Python's `bool`, `int` and `float`. A float16 or float32 result is the float64 result
-rounded to that type, which for ``+ - * /`` and the square root is the correctly rounded one.
+Values are Python's `bool`, `int` and `float`. A result of a narrower floating-point type is the
+float64 result rounded to it: for ``+ - * /`` and the square root, the correctly rounded one.
 """
 
 import math
@@ -12,6 +12,7 @@ from functools import cache
 
 from typing_extensions import assert_never
 
+from tilewright.compiler.tensor import bfloat16
 from tilewright.compiler.tensor.operations import Function, Number, Operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.isa.errors import InputError
@@ -40,6 +41,8 @@ def fitter(dtype: ScalarType) -> Callable[[Number], Number]:
         return lambda value: value if low <= value <= high else (int(value) - low) % size + low
     if dtype is ScalarType.FLOAT16:
         return lambda value: _rounded(value, _FLOAT16)
+    if dtype is ScalarType.BFLOAT16:
+        return bfloat16.nearest
     return _round_to_float32 if dtype is ScalarType.FLOAT32 else lambda value: value
 
 
@@ -120,7 +123,7 @@ _OPERATORS: dict[Operator, Callable[[Number, Number], Number]] = {
 def operation(operator: Operator, dtype: ScalarType) -> Callable[[Number, Number], Number]:
     """Return what `operator` does to two values of `dtype`."""
     exact = _OPERATORS[operator]
-    if not (dtype.is_integer or dtype in (ScalarType.FLOAT16, ScalarType.FLOAT32)):
+    if not dtype.is_integer and (not dtype.is_float or dtype is ScalarType.FLOAT64):
         return exact
     fit = fitter(dtype)
     return lambda left, right: fit(exact(left, right))
@@ -168,12 +171,12 @@ def _fused_multiply_add(dtype: ScalarType, a: float, b: float, c: float) -> floa
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if dtype is ScalarType.FLOAT64:
         return float(exact) if exact else a * b + c
-    # To odd in 53 bits first: then rounding to 24 bits sees on which side of a tie the sum lies.
+    # To odd in 53 bits first: then rounding to fewer sees on which side of a tie the sum lies.
     nearest = float(exact)
     rest = exact - Fraction(nearest)
     if rest and int(math.frexp(nearest)[0] * 2.0**53) % 2 == 0:
         nearest = math.nextafter(nearest, math.inf if rest > 0 else -math.inf)
-    return _round_to_float32(nearest if exact else a * b + c)
+    return float(fitter(dtype)(nearest if exact else a * b + c))
 
 
 def _float_function(function: Function, value: float) -> float:

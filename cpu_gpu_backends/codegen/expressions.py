@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+import numpy as np
 from llvmlite import ir
 from typing_extensions import assert_never
 
 from tilewright.compiler.tensor import semantics
+from tilewright.compiler.tensor.bfloat16 import to_bits
 from tilewright.compiler.tensor.expressions import (
     Binary,
     Call,
@@ -23,6 +25,7 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.traversal import loads
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes
 from tilewright.cpu_gpu_backends.codegen.functions import emit_function
+from tilewright.cpu_gpu_backends.codegen.halves import from_half, to_half
 from tilewright.cpu_gpu_backends.codegen.low_bytes import rounded_byte
 from tilewright.cpu_gpu_backends.codegen.memory import Memory
 from tilewright.cpu_gpu_backends.codegen.types import (
@@ -48,6 +51,10 @@ class ExpressionEmitter:
     def value(self, expr: Expr) -> ir.Value:  # noqa: C901
         """Return the value of `expr`, a scalar where it is the same in all lanes: one case each."""
         match expr:
+            case Const() if expr.dtype is ScalarType.BFLOAT16:
+                return number(
+                    int(to_bits(np.array([expr.value], np.float32))[0]), scalar_type(expr.dtype)
+                )
             case Const():
                 return number(expr.value, scalar_type(expr.dtype))
             case Var() | Binary() if expr.dtype is ScalarType.INDEX:
@@ -273,6 +280,8 @@ class ExpressionEmitter:
         source, target = expr.operand.dtype, expr.dtype
         if (rounded := rounded_byte(expr)) is not None:
             return self._low_byte(*rounded)
+        if ScalarType.BFLOAT16 in (source, target):
+            return self._half_cast(expr)
         value = self.value(expr.operand)
         kind = with_lanes(scalar_type(target), lanes_of(value))
         b = self._frame.builder
@@ -292,6 +301,14 @@ class ExpressionEmitter:
         if _bits(target) < _bits(source):
             return b.trunc(value, kind)
         return b.zext(value, kind) if _is_unsigned(source) else b.sext(value, kind)
+
+    def _half_cast(self, expr: Cast) -> ir.Value:
+        kinds = {expr.operand.dtype, expr.dtype}
+        assert kinds == {ScalarType.BFLOAT16, ScalarType.FLOAT32}, "halves are stored, not computed"
+        value = self.value(expr.operand)
+        if expr.dtype is ScalarType.FLOAT32:
+            return from_half(self._frame.builder, value)
+        return to_half(self._frame.builder, self._frame.target, value)
 
     def _low_byte(self, number_in_place: Expr, offset: int) -> ir.Value:
         """Return ``number_in_place - offset`` modulo 256 of a whole float32 from 2**23 on."""

@@ -30,9 +30,8 @@ from tilewright.compiler.tensor.statements import (
 )
 from tilewright.compiler.tensor.traversal import loads, nodes, variables
 from tilewright.cpu_gpu_backends.codegen.dot_products import (
-    DOT_EMITTER,
     emit_dot_products,
-    suits_instruction,
+    has_vector_code,
 )
 from tilewright.cpu_gpu_backends.codegen.expressions import ExpressionEmitter
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes, Storage
@@ -203,8 +202,7 @@ class StatementEmitter:
         )
 
     def _intrinsic(self, call: IntrinsicCall) -> None:
-        multiplies = call.intrinsic.emitter == DOT_EMITTER and self._frame.target.dot_lanes
-        if multiplies and suits_instruction(call):
+        if has_vector_code(call, self._frame.target):
             emit_dot_products(self._frame, self._expressions.memory, call)
         else:
             self.emit(expand(call))

@@ -14,6 +14,7 @@ class Feature(Enum):
     AVX512F = "avx512f"
     AVX512VL = "avx512vl"
     AVX512VNNI = "avx512vnni"
+    AVX512BF16 = "avx512bf16"
     NEON = "neon"
 
 
@@ -57,10 +58,14 @@ class CpuTarget:
         return Feature.FMA in self.features or self.triple.startswith("aarch64")
 
     @property
-    def dot_lanes(self) -> int:
-        """How many sums of four products one instruction adds up; 0 if there is none."""
-        needed = {Feature.AVX512VNNI, Feature.AVX512VL}
-        return 16 if needed <= self.features else 0
+    def multiplies_bytes(self) -> bool:
+        """Whether it has an instruction for sums of four products of bytes."""
+        return {Feature.AVX512VNNI, Feature.AVX512VL} <= self.features
+
+    @property
+    def multiplies_halves(self) -> bool:
+        """Whether it has instructions for bfloat16 numbers: sums of two products, and rounding."""
+        return {Feature.AVX512BF16, Feature.AVX512VL} <= self.features
 
 
 #: The processors of Zynq-7000 and of Zynq UltraScale+.

@@ -16,6 +16,7 @@ _IN_REGISTER: dict[ScalarType, ir.Type] = {
     ScalarType.INT16: ir.IntType(16),
     ScalarType.INT32: ir.IntType(32),
     ScalarType.INT64: INDEX,
+    ScalarType.BFLOAT16: ir.IntType(16),
     ScalarType.FLOAT32: ir.FloatType(),
     ScalarType.FLOAT64: ir.DoubleType(),
     ScalarType.INDEX: INDEX,
@@ -23,7 +24,7 @@ _IN_REGISTER: dict[ScalarType, ir.Type] = {
 
 
 def scalar_type(dtype: ScalarType) -> ir.Type:
-    """Return the type of a value in a register."""
+    """Return the type of a value in a register; of a bfloat16 number, its bits."""
     return _IN_REGISTER[dtype]
 
 
@@ -64,6 +65,19 @@ def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
     return builder.shuffle_vector(first, undefined, mask)
+
+
+class HalfType(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite does not know; only instructions for it take it."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HalfType)
+
+    def __hash__(self) -> int:
+        return hash(HalfType)
 
 
 class _SplatConstant(ir.Constant):  # type: ignore[misc]

@@ -1,12 +1,13 @@
 """What the lowering of each group needs: the program so far and where tensors lie."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
 
 from tilewright.compiler.graph import Array, Graph
-from tilewright.compiler.operators import DataType
+from tilewright.compiler.operators import DataType, Padding
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
@@ -21,11 +22,17 @@ class Context:
     builder: ProgramBuilder
     graph: Graph
     target: CpuTarget
+    #: Tensors of real numbers that are kept in bfloat16.
+    halves: Collection[str] = ()
     #: Tensors of the graph that have a place, by name.
     activations: dict[str, Activation] = field(default_factory=dict)
+    #: Copies of tensors with a border or in another type: by name, border, what it holds, and type.
+    copies: dict[tuple[str, Padding, float, ScalarType], Activation] = field(default_factory=dict)
 
     def stored(self, name: str) -> ScalarType:
         """Return the element type in which a tensor of the graph is kept."""
+        if name in self.halves:
+            return ScalarType.BFLOAT16
         dtype = self.graph.tensors[name].dtype
         return ScalarType.UINT8 if dtype is DataType.INT8 else ScalarType(dtype.value)
 
@@ -63,11 +70,10 @@ class Context:
             view=view, dtype=dtype, border=layout.border, fill=layout.fill, pitch=layout.pitch
         )
 
-    def scratch(self, name: str, layout: Layout) -> Activation:
+    def scratch(self, name: str, layout: Layout, dtype: ScalarType) -> Activation:
         """Give a copy of a tensor a place."""
-        return self._in_workspace(
-            f"{name}.padded", self.graph.tensors[name].shape, layout, self.stored(name)
-        )
+        shape = self.graph.tensors[name].shape
+        return self._in_workspace(f"{name}.padded", shape, layout, dtype)
 
     def add_constant(self, name: str) -> None:
         """Give a constant of the graph a place of its own, as an operand of general kernels."""
@@ -90,7 +96,7 @@ class Context:
         border = activation.border if shape == activation.shape else NO_BORDER
         self.activations[name] = Activation(
             view=view,
-            dtype=self.stored(name),
+            dtype=activation.dtype,
             border=border,
             fill=activation.fill,
             pitch=pitch,

@@ -3,13 +3,12 @@
 An image row lies as ``columns * channels`` numbers in memory, with its border. The window of one
 output position is then ``kernel rows`` stretches of ``kernel columns * channels`` numbers, so the
 sum runs over two loops and reads without a copy. Weights are packed to ``[panel][row][stretch]
-[column]`` when the network is compiled; for bytes, four of a stretch lie side by side, as the dot
-product instruction wants them.
+[column]`` when the network is compiled; of bytes four of a stretch lie side by side, of bfloat16
+numbers two, as the instructions for sums of products want them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 from typing_extensions import assert_never
@@ -21,11 +20,11 @@ from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.statements import LoopNest
-from tilewright.cpu_gpu_backends.codegen.dot_products import DOT_DEPTH, dot_products
+from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts, dot_products
 from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, Outside
-from tilewright.cpu_gpu_backends.cpu.program import Array
+from tilewright.cpu_gpu_backends.cpu.program import Array, element_type
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 
 REGISTER = "register"
@@ -104,18 +103,19 @@ def matrix_nest(
     Parameters
     ----------
     dtype, weight_dtype
-        Of image and weights: uint8 with int8 or int16, summed in int32; or float32 for both.
+        Of image and weights: uint8 with int8 or int16, summed in int32; or float32 for both, or
+        bfloat16, summed in float32.
     weights_per_image
         Whether each image of the batch has weights of its own; for layouts in rows only.
     plan
         What a tuner has chosen, for panels of this width.
     """
-    weight_layout = layout_of(weight_dtype, target)
+    dots = dots_of(weight_dtype, target)
     image = placeholder(window.image, dtype, "image")
     total = (
-        _dot_sums(window, panels, image)
-        if weight_layout is WeightLayout.FOURS
-        else _plain_sums(window, panels, image, weight_dtype, weights_per_image)
+        _plain_sums(window, panels, image, weight_dtype, weights_per_image)
+        if dots is None
+        else _dot_sums(window, panels, image, dots)
     )
     width = panels.width
     out = compute(
@@ -123,9 +123,9 @@ def matrix_nest(
         lambda n, y, x, o: epilogue(total[n, y, x, o // width, o % width], (n, y, x, o)),
         "out",
     )
-    schedule = Schedule(out, intrinsics=[dot_products(REGISTER)])
+    schedule = Schedule(out, intrinsics=[dot_products(kind, REGISTER) for kind in DotProducts])
     plan = plan or _usual_plan(window, panels, weight_dtype, target)
-    _arrange(schedule, window, panels, layout_of(weight_dtype, target), target, plan)
+    _arrange(schedule, window, panels, dots, target, plan)
     return peel_uneven_tiles(lower(schedule))
 
 
@@ -151,31 +151,21 @@ def _plain_sums(
     return compute(sums, product, "sum")
 
 
-def _dot_sums(window: Window, panels: Panels, image: Tensor) -> Tensor:
-    assert window.length % DOT_DEPTH == 0, "stretches of bytes are padded"
-    fours = window.length // DOT_DEPTH
-    weights = placeholder(
-        (
-            panels.count,
-            window.kernel_rows,
-            window.kernel_columns,
-            fours,
-            panels.width,
-            DOT_DEPTH,
-        ),
-        ScalarType.INT8,
-        "weights",
-    )
+def _dot_sums(window: Window, panels: Panels, image: Tensor, dots: DotProducts) -> Tensor:
+    assert window.length % dots.depth == 0, "stretches are padded"
+    groups, (_, weight_dtype) = window.length // dots.depth, dots.factors
+    rows, columns = window.kernel_rows, window.kernel_columns
+    packed = (panels.count, rows, columns, groups, panels.width, dots.depth)
+    weights = placeholder(packed, weight_dtype, "weights")
     ky = reduce_axis(window.kernel_rows, "ky")
     kx = reduce_axis(window.kernel_columns, "kx")
-    k, t = reduce_axis(fours, "k"), reduce_axis(DOT_DEPTH, "t")
-    wide = ScalarType.INT32
+    k, t = reduce_axis(groups, "k"), reduce_axis(dots.depth, "t")
 
     def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
-        along = k.var * DOT_DEPTH + t.var
+        along = k.var * dots.depth + t.var
         element = image.at(n, *_place(window, y, x, ky.var, kx.var, along))
         weight = weights[p, ky.var, kx.var, k.var, o, t.var]
-        return reduce_sum(cast(element, wide) * cast(weight, wide), ky, kx, k, t)
+        return reduce_sum(cast(element, dots.total) * cast(weight, dots.total), ky, kx, k, t)
 
     shape = (window.batch, window.rows, window.columns, panels.count, panels.width)
     return compute(shape, product, "sum")
@@ -205,7 +195,7 @@ def _arrange(
     s: Schedule,
     window: Window,
     panels: Panels,
-    weight_layout: "WeightLayout",
+    dots: DotProducts | None,
     target: CpuTarget,
     plan: MatrixPlan,
 ) -> None:
@@ -227,7 +217,7 @@ def _arrange(
             s.unroll(stage, loop)
     s.vectorize("out", "o.inner")
     operations = rows * columns * -(-panels.width // lanes(target))
-    _arrange_sums(s, window, weight_layout, operations, plan.unroll)
+    _arrange_sums(s, window, dots, operations, plan.unroll)
 
 
 def _divisor(extent: int, most: int) -> int:
@@ -271,34 +261,29 @@ def _panels_outside(s: Schedule, window: Window, rows: int, columns: int) -> Non
 
 
 def _arrange_sums(
-    s: Schedule, window: Window, weight_layout: "WeightLayout", operations: int, unroll: int
+    s: Schedule, window: Window, dots: DotProducts | None, operations: int, unroll: int
 ) -> None:
-    dots = weight_layout is WeightLayout.FOURS
-    steps = window.length // DOT_DEPTH if dots else window.length
+    steps = window.length // (1 if dots is None else dots.depth)
     most = max(1, _MOST_OPERATIONS // operations)
     s.split("sum", "k", _divisor(steps, min(most, unroll)))
     loops = ("ky", "kx", "k.outer", "k.inner", "n", "y", "x", "p", "o")
-    s.reorder("sum", *loops, *(("t",) if dots else ()))
+    s.reorder("sum", *loops, *(() if dots is None else ("t",)))
     s.unroll("sum", "k.inner")
-    if dots:
-        s.tensorize("sum", "o", "dot_products")
-    else:
+    if dots is None:
         s.vectorize("sum", "o")
+    else:
+        s.tensorize("sum", "o", dots.value)
 
 
-class WeightLayout(Enum):
-    """How packed weights of one panel follow each other."""
-
-    #: Row of weights by row.
-    ROWS = "rows"
-    #: Four rows interleaved, as an instruction for sums of four products reads them.
-    FOURS = "fours"
-
-
-def layout_of(weight_dtype: ScalarType, target: CpuTarget) -> WeightLayout:
-    """Return the layout of weights of a type."""
-    dots = weight_dtype is ScalarType.INT8 and target.dot_lanes
-    return WeightLayout.FOURS if dots else WeightLayout.ROWS
+def dots_of(weight_dtype: ScalarType, target: CpuTarget) -> DotProducts | None:
+    """Return the sums of products that kernels with weights of a type consist of; None for any."""
+    match weight_dtype:
+        case ScalarType.BFLOAT16:
+            return DotProducts.HALVES
+        case ScalarType.INT8 if target.multiplies_bytes:
+            return DotProducts.BYTES
+        case _:
+            return None
 
 
 def pack_weights(weights: Array, window: Window, panels: Panels, target: CpuTarget) -> Array:
@@ -309,7 +294,8 @@ def pack_weights(weights: Array, window: Window, panels: Panels, target: CpuTarg
     stretches = weights.reshape(outputs, window.kernel_rows, window.kernel_columns, -1)
     padded[:outputs, :, :, : stretches.shape[3]] = stretches
     split = padded.reshape(panels.count, panels.width, *shape[1:])
-    if layout_of(ScalarType(str(weights.dtype)), target) is WeightLayout.ROWS:
+    dots = dots_of(element_type(weights.dtype), target)
+    if dots is None:
         return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
-    fours = split.reshape(*split.shape[:-1], -1, DOT_DEPTH)
-    return np.ascontiguousarray(fours.transpose(0, 2, 3, 4, 1, 5))
+    groups = split.reshape(*split.shape[:-1], -1, dots.depth)
+    return np.ascontiguousarray(groups.transpose(0, 2, 3, 4, 1, 5))

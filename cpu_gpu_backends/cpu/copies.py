@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tilewright.compiler.operators import DataType
+from tilewright.compiler.operators import DataType, Padding
 from tilewright.compiler.tensor.build import cast, constant
 from tilewright.compiler.tensor.declare import compute, placeholder
 from tilewright.compiler.tensor.expressions import Expr, Tensor
@@ -16,26 +16,37 @@ from tilewright.cpu_gpu_backends.cpu.program import View, whole_view
 from tilewright.cpu_gpu_backends.cpu.quantised import INT32, STORED_OFFSET
 
 
-def padded(context: Context, name: str, pads: tuple[int, int, int, int], fill: float) -> Activation:
-    """Return a tensor with a border of at least `pads` that holds `fill`: a copy if need be."""
+def padded(
+    context: Context, name: str, pads: Padding, fill: float, dtype: ScalarType | None = None
+) -> Activation:
+    """Return a tensor with a border of at least `pads` that holds `fill`: a copy if need be.
+
+    Parameters
+    ----------
+    dtype
+        The element type that it must have; by default the one that it has.
+    """
     activation = context.activations[name]
+    dtype = dtype or activation.dtype
     suits = all(have >= need for have, need in zip(activation.border, pads, strict=True))
-    if not any(pads) or (suits and activation.fill == fill):
+    if dtype is activation.dtype and (not any(pads) or (suits and activation.fill == fill)):
         return activation
-    layout = Layout(pitch=activation.pitch, border=pads, fill=fill)
-    copy = context.scratch(name, layout)
-    add_border(context, name, copy)
-    kept = placeholder(activation.shape, activation.dtype, "kept")
-    _add(context, name, _copied(kept), activation.view, copy.view)
-    return copy
+    key = (name, pads, fill, dtype)
+    if key not in context.copies:
+        copy = context.scratch(name, Layout(pitch=activation.pitch, border=pads, fill=fill), dtype)
+        add_border(context, name, copy)
+        kept = placeholder(activation.shape, activation.dtype, "kept")
+        _add(context, name, _copied(kept, dtype), activation.view, copy.view)
+        context.copies[key] = copy
+    return context.copies[key]
 
 
 def dense_copy(context: Context, name: str) -> Activation:
     """Return a copy of a tensor without gaps."""
     activation = context.activations[name]
-    copy = context.scratch(name, Layout(pitch=activation.shape[-1]))
+    copy = context.scratch(name, Layout(pitch=activation.shape[-1]), activation.dtype)
     kept = placeholder(activation.shape, activation.dtype, "kept")
-    _add(context, name, _copied(kept), activation.view, copy.view)
+    _add(context, name, _copied(kept, kept.dtype), activation.view, copy.view)
     return copy
 
 
@@ -46,7 +57,11 @@ def copy_in(context: Context, name: str, buffer: str, layout: Layout) -> None:
     add_border(context, name, activation)
     given = placeholder(tensor.shape, ScalarType(tensor.dtype.value), "given")
     signed = tensor.dtype is DataType.INT8
-    taken = _moved(given, STORED_OFFSET, ScalarType.UINT8) if signed else _copied(given)
+    taken = (
+        _moved(given, STORED_OFFSET, ScalarType.UINT8)
+        if signed
+        else _copied(given, activation.dtype)
+    )
     _add(context, name, taken, whole_view(buffer, tensor.shape), activation.view)
 
 
@@ -55,7 +70,11 @@ def copy_out(context: Context, name: str, buffer: str) -> None:
     activation, tensor = context.activations[name], context.graph.tensors[name]
     kept = placeholder(tensor.shape, activation.dtype, "kept")
     signed = tensor.dtype is DataType.INT8
-    given = _moved(kept, -STORED_OFFSET, ScalarType.INT8) if signed else _copied(kept)
+    given = (
+        _moved(kept, -STORED_OFFSET, ScalarType.INT8)
+        if signed
+        else _copied(kept, ScalarType(tensor.dtype.value))
+    )
     _add(context, name, given, activation.view, whole_view(buffer, tensor.shape))
 
 
@@ -91,8 +110,8 @@ def add_border(context: Context, name: str, activation: Activation) -> None:
         context.builder.kernel(f"{name}/border", lower(schedule), {"border": view})
 
 
-def _copied(source: Tensor) -> Tensor:
-    return compute(source.shape, lambda *at: source[at], "copy")
+def _copied(source: Tensor, dtype: ScalarType) -> Tensor:
+    return compute(source.shape, lambda *at: cast(source[at], dtype), "copy")
 
 
 def _moved(source: Tensor, by: int, dtype: ScalarType) -> Tensor:

@@ -35,6 +35,10 @@ def lower_generic(context: Context, node: Node, output: Activation) -> None:
         if not isinstance(_body(result), Reduce):
             converted.append(result.name)
         result = _moved(result, STORED_OFFSET, ScalarType.UINT8, "stored")
+    elif output.dtype is ScalarType.BFLOAT16:
+        if not isinstance(_body(result), Reduce):
+            converted.append(result.name)
+        result = _rounded(result, "stored")
     schedule = Schedule(result)
     for stage in converted:
         if stage in schedule.state.names:
@@ -47,6 +51,10 @@ def lower_generic(context: Context, node: Node, output: Activation) -> None:
 def _body(tensor: Tensor) -> Expr:
     assert tensor.definition is not None, "an operator computes something"
     return tensor.definition.body
+
+
+def _rounded(source: Tensor, name: str) -> Tensor:
+    return compute(source.shape, lambda *at: cast(source[at], ScalarType.BFLOAT16), name)
 
 
 def _moved(source: Tensor, by: int, dtype: ScalarType, name: str) -> Tensor:

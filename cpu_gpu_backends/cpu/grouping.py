@@ -21,6 +21,10 @@ class Group:
     anchored: bool
     #: What a tuner has chosen; None where rules decide.
     plan: Plan | None = None
+    #: Whether its products are of bfloat16 numbers.
+    half: bool = False
+    #: Whether a convolution is a plain sum, without Winograd's transformations.
+    direct: bool = False
 
     @property
     def first(self) -> Node:

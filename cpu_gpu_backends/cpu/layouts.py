@@ -1,6 +1,6 @@
 """How each tensor of the graph lies in memory: borders that convolutions read, padded channels."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 
 from tilewright.compiler.graph import Graph
@@ -22,8 +22,8 @@ from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads, winogr
 
 _FLOAT_BYTES = 4
 #: Addresses so far apart share the lines of a first-level cache: a tile's rows would evict each
-#: other. Then so many floats more lie between them, a line's worth.
-_ALIASING_BYTES, _SPREAD = 4096, 16
+#: other. Then a line more lies between them.
+_ALIASING_BYTES, _LINE_BYTES = 4096, 64
 
 
 def is_matrix_kernel(graph: Graph, group: Group) -> bool:
@@ -49,9 +49,9 @@ def matrix_plan(group: Group) -> MatrixPlan | None:
 
 
 def plan_layouts(
-    graph: Graph, groups: tuple[Group, ...], target: CpuTarget
+    graph: Graph, groups: tuple[Group, ...], target: CpuTarget, halves: Collection[str] = ()
 ) -> Mapping[str, Layout]:
-    """Return the layout of every tensor between groups."""
+    """Return the layout of every tensor between groups, those in `halves` in bfloat16."""
     pitches = {}
     for group in groups:
         if is_matrix_kernel(graph, group):
@@ -72,7 +72,8 @@ def plan_layouts(
     layouts = {}
     for name in {*graph.inputs, *(group.output for group in groups)}:
         shape = graph.tensors[name].shape
-        layout = Layout(pitch=_spread_pitch(graph, name, pitches.get(name, (shape or (1,))[-1])))
+        pitch = pitches.get(name, (shape or (1,))[-1])
+        layout = Layout(pitch=_spread_pitch(graph, name, pitch, halved=name in halves))
         wanted = [] if name in products else borders.get(name, [])
         if len({fill for _, fill in wanted}) == 1:
             border = tuple(max(pads[side] for pads, _ in wanted) for side in range(4))
@@ -84,17 +85,25 @@ def plan_layouts(
     return layouts
 
 
-def _spread_pitch(graph: Graph, name: str, pitch: int) -> int:
+def _spread_pitch(graph: Graph, name: str, pitch: int, *, halved: bool) -> int:
     """Return a pitch that keeps rows of a float matrix out of each other's cache lines."""
     tensor = graph.tensors[name]
     if tensor.dtype is not DataType.FLOAT32 or prod(tensor.shape[:-1]) == 1:
         return pitch
-    return pitch if pitch * _FLOAT_BYTES % _ALIASING_BYTES else pitch + _SPREAD
+    size, line = _FLOAT_BYTES, _LINE_BYTES // _FLOAT_BYTES
+    if halved:
+        size, line = size // 2, line * 2
+    return pitch if pitch * size % _ALIASING_BYTES else pitch + line
 
 
 def read_border(graph: Graph, group: Group, op: Conv2d | FloatConv2d) -> Padding:
     """Return the border of its image that a convolution reads."""
     tiles = winograd_transforms(graph, group)
+    if group.half:
+        # An odd stretch of numbers is read with the one behind it.
+        top, left, bottom, right = op.pads
+        channels = graph.tensors[group.first.inputs[0]].shape[-1]
+        return top, left, bottom, right + channels % 2
     if tiles is None or not isinstance(op, FloatConv2d):
         return op.pads
     _, height, width, _ = graph.tensors[group.output].shape

@@ -14,6 +14,12 @@ from tilewright.compiler.operators import (
 )
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.cpu.arithmetic import (
+    FLOAT32,
+    Arithmetic,
+    half_tensors,
+    with_arithmetic,
+)
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
@@ -41,7 +47,10 @@ from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
 
 
 def lower_graph(
-    graph: Graph, target: CpuTarget, plans: Mapping[str, Plan] = NO_PLANS
+    graph: Graph,
+    target: CpuTarget,
+    plans: Mapping[str, Plan] = NO_PLANS,
+    arithmetic: Arithmetic = FLOAT32,
 ) -> CpuProgram:
     """Return the program of a graph for a processor.
 
@@ -50,9 +59,11 @@ def lower_graph(
     plans
         What a tuner has chosen for groups, by their digest.
     """
-    groups = with_plans(graph, group_nodes(graph), plans)
-    layouts = plan_layouts(graph, groups, target)
-    context = Context(builder=ProgramBuilder(graph.name), graph=graph, target=target)
+    groups = with_arithmetic(graph, with_plans(graph, group_nodes(graph), plans), arithmetic)
+    halves = half_tensors(graph, groups)
+    layouts = plan_layouts(graph, groups, target, halves)
+    builder = ProgramBuilder(graph.name)
+    context = Context(builder=builder, graph=graph, target=target, halves=halves)
     inputs = {name: _file_buffer(context, name, Home.INPUT) for name in graph.inputs}
     outputs = {name: _file_buffer(context, name, Home.OUTPUT) for name in graph.outputs}
     for name, buffer in inputs.items():

@@ -6,24 +6,29 @@ from math import prod
 import numpy as np
 
 from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense
+from tilewright.compiler.tensor.bfloat16 import to_bits
 from tilewright.compiler.tensor.build import cast
 from tilewright.compiler.tensor.expressions import Expr, Tensor
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.cpu_gpu_backends.codegen.dot_products import DOT_DEPTH
+from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.convolution import (
     Epilogue,
-    WeightLayout,
     Window,
-    layout_of,
+    dots_of,
     matrix_nest,
     pack_weights,
 )
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
-from tilewright.cpu_gpu_backends.cpu.layouts import border_fill, matrix_plan, output_panels
-from tilewright.cpu_gpu_backends.cpu.program import Array, View
+from tilewright.cpu_gpu_backends.cpu.layouts import (
+    border_fill,
+    matrix_plan,
+    output_panels,
+    read_border,
+)
+from tilewright.cpu_gpu_backends.cpu.program import Array, View, element_type
 from tilewright.cpu_gpu_backends.cpu.quantised import (
     STORED_OFFSET,
     Range,
@@ -43,9 +48,9 @@ class _Source:
 
     window: Window
     view: View
+    dtype: ScalarType
     #: Weights as ``[O, rows, stretches, length]``.
     weights: Array
-    joined: bool
 
 
 def lower_matrix(context: Context, group: Group, output: Activation) -> None:
@@ -60,8 +65,8 @@ def lower_matrix(context: Context, group: Group, output: Activation) -> None:
     nest = matrix_nest(
         window,
         panels,
-        dtype=context.activations[node.inputs[0]].dtype,
-        weight_dtype=ScalarType(str(weights.dtype)),
+        dtype=source.dtype,
+        weight_dtype=element_type(weights.dtype),
         epilogue=tail_of_sums(context, group, inputs, output),
         target=target,
         plan=matrix_plan(group),
@@ -77,8 +82,10 @@ def lower_matrix(context: Context, group: Group, output: Activation) -> None:
 
 def _source(context: Context, group: Group, output: Activation) -> _Source:
     node = group.first
-    activation = context.activations[node.inputs[0]]
     weights = context.graph.constants[node.inputs[1]]
+    dtype = ScalarType.BFLOAT16 if group.half else context.activations[node.inputs[0]].dtype
+    if group.half:
+        weights = to_bits(weights)
     op: Conv2d | FloatConv2d
     match node.op:
         case FloatDense():
@@ -88,18 +95,19 @@ def _source(context: Context, group: Group, output: Activation) -> _Source:
             op = node.op
         case _:
             raise AssertionError(f"{node.label} is no matrix kernel")
-    weight_type = ScalarType(str(weights.dtype))
-    fours = layout_of(weight_type, context.target) is WeightLayout.FOURS
+    dots = dots_of(element_type(weights.dtype), context.target)
+    pads = read_border(context.graph, group, op)
+    image = padded(context, node.inputs[0], pads, border_fill(op), dtype)
     plain = weights.shape[1:3] == op.stride == (1, 1) and not any(op.pads)
     if plain:
-        joined = _joined(context, group, activation, output)
+        joined = _joined(context, group, image, output)
         if joined is not None:
-            length = _stretch(weights.shape[3], fours)
+            length = _stretch(weights.shape[3], dots)
             count, step = joined.shape[2], joined.strides[2]
             window = _window(1, 1, count, column_step=step, length=length)
-            return _Source(window=window, view=_rows(joined, window), weights=weights, joined=True)
-    image = padded(context, node.inputs[0], op.pads, border_fill(op))
-    return _image_source(image, weights, op, output, fours)
+            view = _rows(joined, window)
+            return _Source(window=window, view=view, dtype=dtype, weights=weights)
+    return _image_source(image, weights, op, output, dots)
 
 
 def _joined(
@@ -125,7 +133,7 @@ def _image_source(
     weights: Array,
     op: Conv2d | FloatConv2d,
     output: Activation,
-    fours: bool,
+    dots: DotProducts | None,
 ) -> _Source:
     outputs, rows, columns, channels = weights.shape
     pitch = activation.pitch
@@ -147,14 +155,14 @@ def _image_source(
         row_dilation=op.dilation[0],
         kernel_columns=1 if joins else columns,
         column_dilation=op.dilation[1] * pitch,
-        length=_stretch(length, fours),
+        length=_stretch(length, dots),
     )
     image, row, column, _ = activation.view.strides
     offset = activation.view.offset - op.pads[0] * row - op.pads[1] * column
     view = View(
         buffer=activation.view.buffer, offset=offset, shape=window.image, strides=(image, row, 1)
     )
-    return _Source(window=window, view=view, weights=stretches, joined=False)
+    return _Source(window=window, view=view, dtype=activation.dtype, weights=stretches)
 
 
 def _window(batch: int, rows: int, columns: int, *, column_step: int, length: int) -> Window:
@@ -177,8 +185,10 @@ def _rows(view: View, window: Window) -> View:
     return View(buffer=view.buffer, offset=view.offset, shape=window.image, strides=(row, row, 1))
 
 
-def _stretch(length: int, fours: bool) -> int:
-    return -(-length // DOT_DEPTH) * DOT_DEPTH if fours else length
+def _stretch(length: int, dots: DotProducts | None) -> int:
+    """Return a length in whole sums; weights of 0 meet the numbers behind a stretch."""
+    depth = 1 if dots is None else dots.depth
+    return -(-length // depth) * depth
 
 
 def tail_of_sums(

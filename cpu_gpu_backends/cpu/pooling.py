@@ -28,25 +28,27 @@ from tilewright.cpu_gpu_backends.cpu.quantised import (
 
 #: Largest stored value.
 _LARGEST_STORED = 255
+#: The stage of real means, which are rounded to the type in which the result is kept.
+_MEAN = "mean"
 
 
 def lower_pooling(context: Context, node: Node, output: Activation) -> None:
     """Add the kernel of a pooling."""
     image = context.activations[node.inputs[0]]
     source = placeholder(image.shape, image.dtype, "image")
-    views = {"image": image.view, "out": output.view}
+    views, dtype = {"image": image.view, "out": output.view}, output.dtype
     match node.op:
         case MaxPool2d() as op:
             result = pooling.max_pool(op, source, "reduced")
             total = result
-            out = compute(result.shape, lambda *at: result[at], "out")
+            out = compute(result.shape, lambda *at: cast(result[at], dtype), "out")
         case AveragePool2d() as op:
             total = _stored_sums(op, source)
             out = _mean(context, node.name, op, total, image.shape, views)
         case FloatAveragePool2d() as op:
-            result = pooling.float_average_pool(op, source, "out")
-            (total,) = _sums_of(result)
-            out = result
+            mean = pooling.float_average_pool(op, source, _MEAN)
+            (total,) = _sums_of(mean)
+            out = compute(mean.shape, lambda *at: cast(mean[at], dtype), "out")
         case _:
             raise AssertionError(f"{node.label} is no pooling")
     _add(context, node.name, out, total, views)
@@ -101,7 +103,7 @@ def _factors(op: AveragePool2d, size: tuple[int, int]) -> np.ndarray:
 def _add(context: Context, name: str, out: Tensor, total: Tensor, views: dict[str, View]) -> None:
     schedule = Schedule(out)
     for stage in schedule.state.names:
-        if stage.endswith(".padded"):
+        if stage.endswith(".padded") or stage == _MEAN:
             schedule.compute_inline(stage)
     n, y, x, c = schedule.loops("out")
     lanes = context.target.vector_bytes // max(total.dtype.numpy.itemsize, 1)

@@ -127,5 +127,5 @@ def whole_view(buffer: str, shape: tuple[int, ...]) -> View:
 
 
 def element_type(dtype: "np.dtype[Any]") -> ScalarType:
-    """Return the scalar type of numpy's element type."""
-    return ScalarType(str(dtype))
+    """Return the scalar type of numpy's element type; uint16 holds the bits of bfloat16."""
+    return ScalarType.BFLOAT16 if dtype == np.uint16 else ScalarType(str(dtype))

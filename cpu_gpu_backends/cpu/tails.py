@@ -245,12 +245,14 @@ def reshaped(view: View, shape: tuple[int, ...]) -> View | None:
 
 
 def _value(element: Expr, dtype: ScalarType) -> Expr:
-    """Return a stored element as tails compute with it: bytes as float32."""
-    return stored_value(element) if dtype is ScalarType.UINT8 else element
+    """Return a stored element as tails compute with it: bytes and bfloat16 numbers as float32."""
+    return stored_value(element) if dtype in (ScalarType.UINT8, ScalarType.BFLOAT16) else element
 
 
 def as_element(value: Expr, dtype: ScalarType) -> Expr:
     """Return the value of a tail as a stored element."""
+    if dtype is ScalarType.BFLOAT16:
+        return cast(value, dtype)
     return stored_element(value) if dtype is ScalarType.UINT8 else value
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.compiler.operators import FloatConv2d
-from tilewright.compiler.tensor.build import call, constant, equal, select
+from tilewright.compiler.tensor.build import call, cast, constant, equal, select
 from tilewright.compiler.tensor.declare import compute, placeholder
 from tilewright.compiler.tensor.expressions import Expr
 from tilewright.compiler.tensor.lower import lower
@@ -79,7 +79,7 @@ def lower_winograd(context: Context, group: Group, output: Activation, tiles: Tr
         if plan is None
         else panels_of(channels, plan.panel)
     )
-    kept = _Between(context, group, tiles, most, image.shape[3], panels, plan)
+    kept = _Between(context, group, tiles, most, image, panels, plan)
     for block in blocks:
         positions = block.tile_rows * tile_columns
         source = _block_view(image, node.op, block, tiles, tile_columns)
@@ -139,16 +139,16 @@ class _Between:
         group: Group,
         tiles: Transforms,
         positions: int,
-        channels: int,
+        image: Activation,
         panels: Panels,
         plan: WinogradPlan | None,
     ) -> None:
         self._context, self._group, self._tiles = context, group, tiles
-        self._channels, self._panels = channels, panels
+        self._channels, self._dtype, self._panels = image.shape[3], image.dtype, panels
         self._plan = None if plan is None else plan.products
         frequencies, builder, name = tiles.inputs**2, context.builder, group.first.name
         self._image = builder.buffer(
-            f"{name}.image", _FLOAT, frequencies * positions * channels, Home.WORKSPACE
+            f"{name}.image", _FLOAT, frequencies * positions * self._channels, Home.WORKSPACE
         )
         self._products = builder.buffer(
             f"{name}.products", _FLOAT, frequencies * positions * panels.channels, Home.WORKSPACE
@@ -160,7 +160,8 @@ class _Between:
 
     def transform_image(self, source: View, tile_rows: int, tile_columns: int) -> None:
         """Add the kernel that transforms a block of the image."""
-        nest = image_nest(self._tiles, tile_rows, tile_columns, self._channels, self._lanes)
+        sizes = (tile_rows, tile_columns, self._channels)
+        nest = image_nest(self._tiles, sizes, self._dtype, self._lanes)
         shape = nest.outputs[0].shape
         views = {"image": source, "transformed": whole_view(self._image, shape)}
         self._context.builder.kernel(self._group.output, nest, views)
@@ -256,15 +257,24 @@ def _products_nest(
 
 @lru_cache(maxsize=_KEPT_NESTS)
 def image_nest(
-    tiles: Transforms, tile_rows: int, tile_columns: int, channels: int, width: int
+    tiles: Transforms, sizes: tuple[int, int, int], dtype: ScalarType, width: int
 ) -> LoopNest:
-    """Return the transformation ``transformed[i, j, ty, tx, c]`` of ``image[y, x, c]``."""
+    """Return the transformation ``transformed[i, j, ty, tx, c]`` of ``image[y, x, c]``.
+
+    Parameters
+    ----------
+    sizes
+        Rows and columns of tiles, channels.
+    """
     size, step = tiles.inputs, tiles.outputs
+    tile_rows, tile_columns, channels = sizes
     shape = (tile_rows * step + 2, tile_columns * step + 2, channels)
-    image = placeholder(shape, _FLOAT, "image")
+    image = placeholder(shape, dtype, "image")
 
     def columns(i: Expr, b: Expr, ty: Expr, tx: Expr, c: Expr) -> Expr:
-        return _chosen(i, tiles.image, lambda a: image[ty * step + a, tx * step + b, c])
+        return _chosen(
+            i, tiles.image, lambda a: cast(image[ty * step + a, tx * step + b, c], _FLOAT)
+        )
 
     half = compute((size, size, tile_rows, tile_columns, channels), columns, "half")
 

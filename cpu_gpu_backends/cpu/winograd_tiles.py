@@ -64,6 +64,8 @@ def winograd_transforms(graph: Graph, group: Group) -> Transforms | None:
     node = group.first
     if not isinstance(node.op, FloatConv2d) or node.inputs[1] not in graph.constants:
         return None
+    if group.half or group.direct:
+        return None
     op, weights = node.op, graph.constants[node.inputs[1]]
     outputs, rows, columns, channels = weights.shape
     _, height, width, _ = graph.tensors[group.output].shape

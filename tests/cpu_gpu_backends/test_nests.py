@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -24,10 +26,10 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.semantics import call as exact_call
 from tilewright.compiler.tensor.statements import For, LoopNest, Store
-from tilewright.cpu_gpu_backends.codegen.dot_products import dot_products
+from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts, dot_products
 from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
-from tilewright.cpu_gpu_backends.codegen.target import X86_64_V3, host_target
+from tilewright.cpu_gpu_backends.codegen.target import X86_64_V3, CpuTarget, host_target
 from tilewright.cpu_gpu_backends.cpu.arrangement import arrange
 from tilewright.isa.errors import CompileError, InputError
 
@@ -38,6 +40,9 @@ FUNCTIONS: dict[Function, tuple[Callable[[float], float], float, float]] = {
     Function.TANH: (math.tanh, -12, 12),
     Function.ERF: (math.erf, -6, 6),
 }
+#: The processor at hand, and itself without instructions for sums of products.
+PROCESSORS = (host_target(), replace(host_target(), features=X86_64_V3.features))
+PROCESSOR_NAMES = ("host", "no dot products")
 #: Units in the last place that an approximation may be off.
 ULPS = 4
 
@@ -133,10 +138,8 @@ def test_peeling_changes_no_result(rows: int, tile: int, rng: np.random.Generato
 
 
 @pytest.mark.parametrize("outputs", [4, 20, 40, 64])
-@pytest.mark.parametrize("target", [host_target(), X86_64_V3], ids=["host", "no dot products"])
-def test_dot_products_of_bytes(outputs: int, target: object, rng: np.random.Generator) -> None:
-    if "x86_64" not in host_target().triple:
-        pytest.skip("the instruction is x86's")
+@pytest.mark.parametrize("target", PROCESSORS, ids=PROCESSOR_NAMES)
+def test_dot_products_of_bytes(outputs: int, target: CpuTarget, rng: np.random.Generator) -> None:
     a = placeholder((12,), ScalarType.UINT8, "a")
     b = placeholder((3, outputs, 4), ScalarType.INT8, "b")
     k, t = reduce_axis(3, "k"), reduce_axis(4, "t")
@@ -147,16 +150,72 @@ def test_dot_products_of_bytes(outputs: int, target: object, rng: np.random.Gene
         ),
         "out",
     )
-    schedule = Schedule(out, intrinsics=[dot_products("global")])
+    schedule = Schedule(out, intrinsics=[dot_products(DotProducts.BYTES, "global")])
     schedule.reorder("out", "k", "o", "t")
-    schedule.tensorize("out", "o", "dot_products")
+    schedule.tensorize("out", "o", DotProducts.BYTES.value)
     given = {
         "a": rng.integers(0, 256, 12).astype(np.uint8),
         "b": rng.integers(-128, 128, (3, outputs, 4)).astype(np.int8),
     }
     expected = np.einsum("kt,kot->o", given["a"].reshape(3, 4).astype(int), given["b"].astype(int))
-    compiled = compile_nest(lower(schedule), target)  # type: ignore[arg-type]
+    compiled = compile_nest(lower(schedule), target)
     np.testing.assert_array_equal(compiled.run(given)["out"], expected)
+
+
+@pytest.mark.parametrize("outputs", [4, 20, 40, 64])
+@pytest.mark.parametrize("target", PROCESSORS, ids=PROCESSOR_NAMES)
+def test_dot_products_of_halves(outputs: int, target: CpuTarget, rng: np.random.Generator) -> None:
+    kind = DotProducts.HALVES
+    a = placeholder((6,), ScalarType.BFLOAT16, "a")
+    b = placeholder((3, outputs, 2), ScalarType.BFLOAT16, "b")
+    k, t = reduce_axis(3, "k"), reduce_axis(2, "t")
+    out = compute(
+        (outputs,),
+        lambda o: reduce_sum(
+            cast(a[k.var * 2 + t.var], FLOAT32) * cast(b[k.var, o, t.var], FLOAT32), k, t
+        ),
+        "out",
+    )
+    schedule = Schedule(out, intrinsics=[dot_products(kind, "global")])
+    schedule.reorder("out", "k", "o", "t")
+    schedule.tensorize("out", "o", kind.value)
+    nest = lower(schedule)
+    # Sums of small whole numbers are exact, in whatever order and however often they are rounded.
+    left = rng.integers(-99, 99, 6).astype(ml_dtypes.bfloat16)
+    right = rng.integers(-99, 99, (3, outputs, 2)).astype(ml_dtypes.bfloat16)
+    expected = np.einsum("kt,kot->o", left.reshape(3, 2).astype(int), right.astype(int))
+    given = {"a": left.view(np.uint16), "b": right.view(np.uint16)}
+    compiled = compile_nest(nest, target)
+    np.testing.assert_array_equal(compiled.run(given)["out"], expected)
+    np.testing.assert_array_equal(interpret(nest, given)["out"], expected)
+    assert ("dpbf16ps" in compiled.text) is target.multiplies_halves
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 16, 37])
+@pytest.mark.parametrize("target", PROCESSORS, ids=PROCESSOR_NAMES)
+def test_numbers_are_rounded_to_halves(
+    count: int, target: CpuTarget, rng: np.random.Generator
+) -> None:
+    x = placeholder((count,), FLOAT32, "x")
+    out = compute((count,), lambda i: cast(x[i], ScalarType.BFLOAT16), "out")
+    values = rng.integers(0, 1 << 32, count).astype(np.uint32).view(np.float32)
+    values[np.abs(values) < np.finfo(np.float32).tiny] = 0  # the instruction takes them for 0
+    values[: count // 7] = np.array([np.inf, -np.inf, np.nan, 1 + 2**-8, 1 + 3 * 2**-8])[
+        : count // 7
+    ]
+    expected = values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    for lanes in (False, True):
+        schedule = Schedule(out)
+        if lanes:
+            schedule.vectorize("out", "i")
+        (bits,) = compile_nest(lower(schedule), target).run({"x": values}).values()
+        np.testing.assert_array_equal(bits.view(ml_dtypes.bfloat16).astype(np.float32), expected)
+        kept = placeholder((count,), ScalarType.BFLOAT16, "kept")
+        schedule = Schedule(compute((count,), lambda i: cast(kept[i], FLOAT32), "out"))  # noqa: B023
+        if lanes:
+            schedule.vectorize("out", "i")
+        (wide,) = compile_nest(lower(schedule), target).run({"kept": bits}).values()
+        np.testing.assert_array_equal(wide, expected)
 
 
 def test_an_access_out_of_bounds_is_an_error_where_bounds_are_checked() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.compiler.compiled import Target
+from tilewright.cpu_gpu_backends.codegen.target import host_target
 from tilewright.isa.errors import InputError
 from tilewright.runtime import native_graphs
 from tilewright.runtime.compiled_model import CompiledModel
@@ -86,3 +87,32 @@ def test_a_float_network_agrees_apart_from_rounding(shared_models: Path) -> None
     comparison = tw.compare(tw.compile(model, device="cpu"), inputs, devices=["cpu", "reference"])
     assert comparison.agrees
     assert not comparison.equal  # sums in another order: equality would mean nothing was compared
+
+
+@pytest.mark.parametrize("arithmetic", [{"half": True}, {"direct": True}])
+def test_other_arithmetic_yields_other_roundings(
+    arithmetic: dict[str, bool], shared_models: Path
+) -> None:
+    if "half" in arithmetic and not host_target().multiplies_halves:
+        pytest.skip("needs a processor with avx512bf16")
+    compiled = tw.compile(shared_models / "models" / "resnet20_cifar10.onnx", device="cpu")
+    inputs = random_inputs(compiled.graph, 0)
+    (usual,) = compiled.run(inputs, "cpu").outputs.values()
+    (other,) = compiled.run(inputs, "cpu", **arithmetic).outputs.values()
+    assert not np.array_equal(usual, other)
+    np.testing.assert_allclose(other, usual, atol=2e-2 * np.abs(usual).max())
+    (again,) = compiled.run(inputs, "cpu").outputs.values()
+    np.testing.assert_array_equal(usual, again)
+
+
+def test_arithmetic_that_a_device_has_not_is_refused(
+    compiled_digits: CompiledModel, image: npt.NDArray[np.float32], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"^device 'sim' computes no real numbers of 16 bits$"):
+        compiled_digits.run(image, "sim", half=True)
+    message = "^device 'reference' has no other convolution than the direct one$"
+    with pytest.raises(InputError, match=message):
+        compiled_digits.run(image, "reference", direct=True)
+    message = "^bfloat16 needs avx512bf16, which processor 'cortex-a53' does not have$"
+    with pytest.raises(InputError, match=message):
+        compiled_digits.save_library(tmp_path / "m.o", "cortex-a53", half=True)
