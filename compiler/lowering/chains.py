@@ -227,7 +227,10 @@ def _alternate(kernels: Sequence[Kernel]) -> bool:
     """Whether no two in a row work on the same one of array and vector engine, but for two
     convolutions on the array between lane kernels.
     """
-    lanes = [isinstance(kernel, LaneKernel) and len(kernel.sources) == 1 for kernel in kernels]
+    lanes = [
+        isinstance(kernel, LaneKernel) and len(kernel.sources) == 1 and kernel.repeat == (1, 1)
+        for kernel in kernels
+    ]
     engines = [
         on_lanes or (isinstance(kernel, MatrixKernel) and kernel.phases == (1, 1))
         for kernel, on_lanes in zip(kernels, lanes, strict=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -80,5 +80,18 @@ def kernels_digest(shapes: Sequence[KernelShape], links: Sequence[tuple[int, ...
 
     `links` says for each kernel which of them make the tensors that it reads, -1 for none.
     """
-    text = "\n".join([*map(repr, shapes), *map(repr, links)])
+    text = "\n".join([*map(_described, shapes), *map(repr, links)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _described(shape: KernelShape) -> str:
+    """Return a shape as `repr` does, without the fields that have their default."""
+    values = (
+        (item, getattr(shape, item.name)) for item in fields(shape)
+    )
+    chosen = (
+        f"{item.name}={value!r}"
+        for item, value in values
+        if item.default is MISSING or value != item.default
+    )
+    return f"{type(shape).__qualname__}({', '.join(chosen)})"

@@ -17,6 +17,7 @@ class Window:
     """Geometry of a sliding window; 1x1 with stride 1 for element-wise work."""
 
     kernel: tuple[int, int] = (1, 1)
+    #: 0 where every output reads the same row or column.
     stride: tuple[int, int] = (1, 1)
     #: Rows above and columns left of the image that the first window covers; negative where it
     #: begins inside.
@@ -147,6 +148,8 @@ class LaneKernel:
     channels: int
     #: Block, row and column of the output tensor where the result begins.
     target: tuple[int, int, int] = (0, 0, 0)
+    #: Rows and columns of equal results that each of the computed ones becomes.
+    repeat: tuple[int, int] = (1, 1)
 
 
 Kernel: TypeAlias = MatrixKernel | LaneKernel

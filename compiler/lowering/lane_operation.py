@@ -74,6 +74,8 @@ class LaneOperation:
     #: Numbers of covered positions whose scale is not the first one.
     scale_counts: tuple[int, ...]
     lookup: bool
+    #: Rows and columns of equal results that each computed one becomes.
+    repeat: tuple[int, int]
 
     @property
     def has_run(self) -> bool:
@@ -94,7 +96,8 @@ def lane_operation(shape: LaneOperation, config: AcceleratorConfig) -> Tensor:
 
     Inputs are ``x`` (and ``x1``), the coefficients ``coef[block, part, ky, kx, lane]`` or without
     block and part, the parameters ``prm[block, part, lane, field]`` or ``prm[scale, lane, field]``,
-    and ``table``. Scalars are the padding value and the limits of the result.
+    and ``table``. Scalars are the padding value and the limits of the result. Where results are
+    repeated, rows and columns of ``y`` are given by two indices each.
     """
     lanes, size = config.block_out, (shape.output.rows, shape.output.columns)
     vecs = [
@@ -198,7 +201,25 @@ def _result(value: Callable[..., Expr], shape: LaneOperation, config: Accelerato
             result = scaled(total, prm, (*own, lane))
         return result if table is None else looked_up(table, result)
 
-    return compute(shape.output.shape(config, lanes), element, "y")
+    plain = shape.output.shape(config, lanes)
+    if shape.repeat == (1, 1):
+        return compute(plain, element, "y")
+
+    def repeated(
+        group: Expr,
+        block: Expr,
+        row: Expr,
+        down: Expr,
+        column: Expr,
+        across: Expr,
+        part: Expr,
+        image: Expr,
+        lane: Expr,
+    ) -> Expr:
+        return element(group, block, row, column, part, image, lane)
+
+    rows, columns = shape.repeat
+    return compute((*plain[:3], rows, plain[3], columns, *plain[4:]), repeated, "y")
 
 
 def _scale(shape: LaneOperation, row: Expr, column: Expr) -> Expr:
@@ -220,10 +241,11 @@ def schedule_lanes(shape: LaneOperation, tiling: LaneTiling, config: Accelerator
     s = Schedule(lane_operation(shape, config), intrinsics=instruction_set(config))
     out = s.cache_write("y", _OUT, name="out")
     outer = ("row.outer", "column.outer", "block.outer")
-    tile = tile_output(s, (tiling.blocks, tiling.rows, tiling.columns), outer)
+    repeats = () if shape.repeat == (1, 1) else ("down", "across")
+    tile = tile_output(s, (tiling.blocks, tiling.rows, tiling.columns), outer, repeats)
     s.compute_at(out, "y", tile)
     # One instruction goes over blocks, rows and columns, of one part each.
-    s.reorder(out, "part", "block", "row", "column", "image", "lane")
+    s.reorder(out, *repeats, "part", "block", "row", "column", "image", "lane")
     if shape.has_run:
         _schedule_run(s, shape)
         s.compute_at("run", out, "column")
@@ -238,7 +260,7 @@ def schedule_lanes(shape: LaneOperation, tiling: LaneTiling, config: Accelerator
     if shape.has_run:
         s.tensorize("run", "image", _combination(shape, _VEC))
     s.tensorize(out, "image", _finish(shape))
-    s.tensorize("y", "block.inner", "store")
+    s.tensorize("y", "block.inner", "store_interleaved" if repeats else "store")
     return s
 
 

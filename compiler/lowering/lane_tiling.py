@@ -1,5 +1,6 @@
 """Search for the tile sizes of a lane kernel."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -55,6 +56,8 @@ class LaneShape:
     lookup: bool
     #: Finishes all channels of a few rows before it goes on to the next rows.
     streamed: bool
+    #: Rows and columns of equal results that each computed one becomes.
+    repeat: tuple[int, int] = (1, 1)
 
 
 def choose_lane_tiling(shape: LaneShape, config: AcceleratorConfig) -> LaneTiling:
@@ -93,7 +96,7 @@ def _candidates(shape: LaneShape, config: AcceleratorConfig) -> Iterator[LaneTil
     out_entries = streamed_entries(config) if shape.streamed else config.out_entries
     for columns in parts(shape.columns, most=6):
         for blocks in parts(_blocks(shape, config)):
-            room = out_entries // (blocks * _per_pixel(config) * columns)
+            room = out_entries // (blocks * _per_pixel(config) * columns * math.prod(shape.repeat))
             largest = min(most_rows, room, MAX_EXTENT)
             for rows in parts(shape.rows, most=10, largest=largest):
                 yield LaneTiling(rows=rows, columns=columns, blocks=blocks)
@@ -118,7 +121,13 @@ def _longest_extent(shape: LaneShape, tiling: LaneTiling, config: AcceleratorCon
     """Return the most entries, rows or planes that a load or a store of a tile has."""
     rows = shape.window.span(0, 0, tiling.rows, 1 << 30).reach
     columns = shape.window.span(1, 0, tiling.columns, 1 << 30).reach
-    return max(rows, max(columns, tiling.columns) * _per_pixel(config), tiling.blocks)
+    down, across = shape.repeat
+    return max(
+        rows,
+        tiling.rows * down,
+        max(columns, tiling.columns * across) * _per_pixel(config),
+        tiling.blocks,
+    )
 
 
 def _fits(shape: LaneShape, tiling: LaneTiling, config: AcceleratorConfig) -> bool:
@@ -153,8 +162,11 @@ def _estimate(shape: LaneShape, tiling: LaneTiling, config: AcceleratorConfig) -
     columns = min(window.span(1, 0, tiling.columns, 1 << 30).reach, source.width)
     padding = max(0, entries - rows * columns * tiling.blocks * per_pixel)
     load = len(shape.sources) * load_cycles(rows * tiling.blocks, columns * pixel, padding, config)
-    store = store_cycles(tiling.rows * tiling.blocks, tiling.columns * pixel, config)
-    steps = shape.rows * shape.columns * blocks * per_pixel * shape.taps
+    down, across = shape.repeat
+    store = store_cycles(
+        tiling.rows * down * tiling.blocks, tiling.columns * across * pixel, config
+    )
+    steps = shape.rows * down * shape.columns * across * blocks * per_pixel * shape.taps
     vector = issue_cycles(steps, count * per_pixel)
     single = count > 1 and 2 * entries * len(shape.sources) > config.vec_entries
     return shape.output.groups * overlapped(
@@ -170,6 +182,6 @@ def _misfit(shape: LaneShape, config: AcceleratorConfig) -> str:
         ("vuop", shape.micro_ops, config.vector_uop_entries),
         ("coef", coef, config.coef_entries),
         ("prm", per_pixel * shape.scales_per_channel, config.prm_entries),
-        ("out", per_pixel, config.out_entries),
+        ("out", per_pixel * math.prod(shape.repeat), config.out_entries),
     )
     return misfit(needs)

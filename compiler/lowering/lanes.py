@@ -112,6 +112,7 @@ class LaneSchedule:
             scale_counts=operation.scale_counts,
             lookup=operation.lookup,
             streamed=streamed,
+            repeat=kernel.repeat,
         )
 
 
@@ -137,6 +138,7 @@ def lane_operation_of(
         scales=_sharing(None if kernel.scale is None else kernel.scale.bias, axis=0),
         scale_counts=tuple(count for count, _ in kernel.border),
         lookup=kernel.table is not None,
+        repeat=kernel.repeat,
     )
 
 

@@ -16,7 +16,12 @@ from tilewright.compiler.lowering.kernels import (
     Requantisation,
     Window,
 )
-from tilewright.compiler.lowering.movement import lower_concat, lower_pad, lower_slice
+from tilewright.compiler.lowering.movement import (
+    lower_concat,
+    lower_pad,
+    lower_slice,
+    lower_upsample,
+)
 from tilewright.compiler.lowering.tensors import TensorShape
 from tilewright.compiler.lowering.transposed import lower_transposed
 from tilewright.compiler.operators import (
@@ -99,7 +104,9 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
             return lower_transposed(node, op, graph, config)
         case Softmax() | MatMul() | Mul() | LayerNorm():
             return _unsupported(node)
-        case Transpose() | Expand() | Upsample2d() | Gather():
+        case Upsample2d() as op:
+            return lower_upsample(node, op, graph)
+        case Transpose() | Expand() | Gather():
             return _unsupported(node)
         case _ if isinstance(node.op, ConversionOperator | FloatOperator | LogicOperator):
             return _unsupported(node)

@@ -20,7 +20,7 @@ from tilewright.compiler.lowering.kernels import (
     Window,
 )
 from tilewright.compiler.lowering.tensors import TensorShape
-from tilewright.compiler.operators import Concat, Pad, Slice
+from tilewright.compiler.operators import Concat, Pad, Slice, Upsample2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import VectorOperation
 from tilewright.isa.integers import MULTIPLIER_BITS
@@ -174,6 +174,19 @@ def lower_slice(node: Node, op: Slice, graph: Graph, config: AcceleratorConfig) 
     return Legalised(kernels=(kernel,))
 
 
+def lower_upsample(node: Node, op: Upsample2d, graph: Graph) -> Decision:
+    """Copy every pixel to all its places in one go, which a store then takes as whole rows."""
+    source = TensorShape.of(graph.tensors[node.inputs[0]].shape)
+    copy = copy_kernel(
+        node.name,
+        LaneSource(tensor=node.inputs[0]),
+        node.outputs[0],
+        size=(source.height, source.width, source.channels),
+        repeat=op.factor,
+    )
+    return Legalised(kernels=(copy,))
+
+
 def _spatial(values: tuple[int, ...], *, missing: int = 0) -> tuple[int, int] | None:
     """Return the entries for rows and columns, or None where the axes cannot be told apart."""
     match values:
@@ -211,8 +224,11 @@ def copy_kernel(
     size: tuple[int, int, int],
     window: Window | None = None,
     target: tuple[int, int, int] = (0, 0, 0),
+    repeat: tuple[int, int] = (1, 1),
 ) -> Kernel:
-    """Return a copy of rows, columns and channels `size`, to the place `target` of the output."""
+    """Return a copy of rows, columns and channels `size`, to the place `target` of the output,
+    where `repeat` rows and columns become of each.
+    """
     rows, columns, channels = size
     return LaneKernel(
         name=name,
@@ -224,6 +240,7 @@ def copy_kernel(
         columns=columns,
         channels=channels,
         target=target,
+        repeat=repeat,
     )
 
 

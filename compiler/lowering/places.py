@@ -94,6 +94,7 @@ def _copied(
         or kernel.window != Window()
         or kernel.scale is not None
         or kernel.table is not None
+        or kernel.repeat != (1, 1)
         or (kernel.low, kernel.high) != (-128, 127)
     )
     whole = (

@@ -121,6 +121,9 @@ CASES: dict[str, Case] = {
     "slice channels": lambda b: b.slice(
         b.input(1, 4, 5, 20), (0, 1, 0, 3), (1, 4, 5, 17), (1, 1, 2, 4)
     ),
+    "upsample": lambda b: b.upsample(b.input(1, 4, 5, 9), (2, 3)),
+    "upsample columns": lambda b: b.upsample(b.input(2, 1, 17, 21), (1, 2)),
+    "upsample rows": lambda b: b.upsample(b.input(1, 3, 1, 40), (4, 1)),
     "view": lambda b: b.clip(b.reshape(b.requantize(b.input(1, 6, 4, 9)), 1, 24, 9), -50, 60),
 }
 

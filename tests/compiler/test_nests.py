@@ -54,6 +54,7 @@ CASES: dict[str, Case] = {
     "residual": lambda b: (lambda x: b.add(x, b.conv(x, 6)))(b.input(1, 4, 4, 6)),
     "addition": lambda b: b.add(b.input(1, 4, 3, 6), b.input(1, 4, 3, 6)),
     "concat": lambda b: b.concat(3, b.input(1, 3, 2, 24), b.input(1, 3, 2, 5)),
+    "upsample": lambda b: b.upsample(b.input(1, 3, 4, 9), (3, 2)),
     "slice": lambda b: b.slice(b.input(1, 7, 6, 9), (0, 1, 2, 0), (1, 7, 6, 9), (1, 3, 2, 1)),
 }
 

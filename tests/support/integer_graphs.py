@@ -13,6 +13,7 @@ from tilewright.compiler.operators import (
     Conv2d,
     ConvTranspose2d,
     DataType,
+    Expand,
     Lookup,
     MaxPool2d,
     Operator,
@@ -20,6 +21,7 @@ from tilewright.compiler.operators import (
     Requantize,
     Reshape,
     Slice,
+    Upsample2d,
 )
 from tilewright.compiler.operators.inference import infer
 from tilewright.compiler.operators.integer import BorderScale
@@ -228,6 +230,12 @@ class GraphBuilder:
 
     def slice(self, x: str, begin: Sequence[int], end: Sequence[int], stride: Sequence[int]) -> str:
         return self.node(Slice(begin=tuple(begin), end=tuple(end), stride=tuple(stride)), x)
+
+    def upsample(self, x: str, factor: tuple[int, int]) -> str:
+        return self.node(Upsample2d(factor=factor), x)
+
+    def expand(self, x: str, *shape: int) -> str:
+        return self.node(Expand(shape=shape), x)
 
     def reshape(self, x: str, *shape: int) -> str:
         return self.node(Reshape(shape=shape), x)
