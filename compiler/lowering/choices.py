@@ -86,9 +86,7 @@ def kernels_digest(shapes: Sequence[KernelShape], links: Sequence[tuple[int, ...
 
 def _described(shape: KernelShape) -> str:
     """Return a shape as `repr` does, without the fields that have their default."""
-    values = (
-        (item, getattr(shape, item.name)) for item in fields(shape)
-    )
+    values = ((item, getattr(shape, item.name)) for item in fields(shape))
     chosen = (
         f"{item.name}={value!r}"
         for item, value in values

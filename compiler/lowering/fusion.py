@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.compiler.graph import Graph, Node
-from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel, Residual
+from tilewright.compiler.lowering.kernels import (
+    Kernel,
+    LaneKernel,
+    Legalised,
+    MatrixKernel,
+    Residual,
+)
 from tilewright.compiler.lowering.legalise import add_scale
 from tilewright.compiler.operators import Add
 
@@ -21,7 +27,7 @@ def fuse(
     nodes: Sequence[Node],
     kernels: Mapping[str, Legalised],
     graph: Graph,
-    fits: Callable[[MatrixKernel], bool],
+    fits: Callable[[Legalised], bool],
 ) -> tuple[KernelGroup, ...]:
     """Join each addition with the last of its convolutions, where nothing else reads that.
 
@@ -40,16 +46,24 @@ def fuse(
             for name in node.inputs
             if name in producers and name not in graph.outputs and len(readers[name]) == 1
         ]
-        candidates = [one for one in candidates if _fusible(groups.get(one.name))]
+        *before, total = groups[node.name].legalised.kernels
+        assert isinstance(total, LaneKernel), "an addition ends with the sum"
+        if len(total.sources) == 1:
+            continue
+        summed = [source.tensor for source in total.sources]
+        candidates = [
+            one for one in candidates if _fusible(groups.get(one.name)) and one.outputs[0] in summed
+        ]
         if not candidates or node.inputs[0] == node.inputs[1]:
             continue
         order = {one.name: position for position, one in enumerate(nodes)}
         conv = max(candidates, key=lambda one: order[one.name])
-        fused = _with_residual(groups[conv.name].legalised.kernels[0], conv, node, node.op)
-        if not fits(fused):
+        fused = _with_residual(groups[conv.name].legalised.kernels[0], total, node.op)
+        legalised = replace(groups[node.name].legalised, kernels=(*before, fused))
+        if not fits(replace(legalised, kernels=(fused,))):
             continue
         del groups[conv.name]
-        groups[node.name] = KernelGroup(nodes=(conv, node), legalised=Legalised(kernels=(fused,)))
+        groups[node.name] = KernelGroup(nodes=(conv, node), legalised=legalised)
     return tuple(groups[node.name] for node in nodes if node.name in groups)
 
 
@@ -60,18 +74,22 @@ def _fusible(group: KernelGroup | None) -> bool:
     return isinstance(kernel, MatrixKernel) and kernel.residual is None and kernel.phases == (1, 1)
 
 
-def _with_residual(kernel: Kernel, conv: Node, node: Node, op: Add) -> MatrixKernel:
+def _with_residual(kernel: Kernel, total: LaneKernel, op: Add) -> MatrixKernel:
     assert isinstance(kernel, MatrixKernel), "only convolutions on the array are fused"
-    own_is_a = node.inputs[0] == conv.outputs[0]
+    a, b = (source.tensor for source in total.sources)
+    own_is_a = a == kernel.output
     own, other = op.a_coefficient, op.b_coefficient
     if not own_is_a:
         own, other = other, own
     residual = Residual(
-        tensor=node.inputs[1] if own_is_a else node.inputs[0],
+        tensor=b if own_is_a else a,
         own_coefficient=own,
         coefficient=other,
         scale=add_scale(op),
     )
     return replace(
-        kernel, name=f"{conv.name}+{node.name}", output=node.outputs[0], residual=residual
+        kernel,
+        name=f"{kernel.name}+{total.name}",
+        output=total.output,
+        residual=residual,
     )

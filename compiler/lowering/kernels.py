@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.compiler.lowering.tensors import TensorShape
+from tilewright.compiler.lowering.tensors import Int8Array, TensorShape
 from tilewright.isa.instructions import VectorOperation
 
 IntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
@@ -157,10 +157,12 @@ Kernel: TypeAlias = MatrixKernel | LaneKernel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legalised:
-    """The kernels that compute one node, in order, and the tensors between them."""
+    """The kernels that compute one node, in order, and the tensors that only they know."""
 
     kernels: tuple[Kernel, ...]
     temporaries: tuple[tuple[str, TensorShape], ...] = ()
+    #: Values of those temporaries that no kernel computes.
+    constants: tuple[tuple[str, Int8Array], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,13 @@ import numpy.typing as npt
 from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.broadcast import (
+    Operand,
+    lower_expand,
+    needing,
+    operand_of,
+    widened,
+)
 from tilewright.compiler.lowering.kernels import (
     Decision,
     HostReason,
@@ -77,10 +84,7 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
         case Conv2d() as op:
             return _one(_conv(node, op, graph))
         case Add() as op:
-            a, b = graph.operands(node)
-            if a.shape != b.shape:
-                return HostReason(text=f"adds {list(b.shape)} to {list(a.shape)}")
-            return _one(_add(node, op, graph))
+            return _add(node, op, graph)
         case AveragePool2d() as op:
             return _one(_average_pool(node, op, graph))
         case MaxPool2d() as op:
@@ -106,7 +110,9 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
             return _unsupported(node)
         case Upsample2d() as op:
             return lower_upsample(node, op, graph)
-        case Transpose() | Expand() | Gather():
+        case Expand():
+            return lower_expand(node, graph)
+        case Transpose() | Gather():
             return _unsupported(node)
         case _ if isinstance(node.op, ConversionOperator | FloatOperator | LogicOperator):
             return _unsupported(node)
@@ -193,11 +199,21 @@ def _conv(node: Node, op: Conv2d, graph: Graph) -> Kernel:
     )
 
 
-def _add(node: Node, op: Add, graph: Graph) -> Kernel:
+def _add(node: Node, op: Add, graph: Graph) -> Decision:
     output = _shape(graph, node.outputs[0])
-    return LaneKernel(
+    shifted = _add_channels(node, op, graph)
+    if shifted is not None:
+        return _one(shifted)
+    operands: list[Operand] = []
+    for number, name in enumerate(node.inputs):
+        operand = operand_of(node, name, graph)
+        if isinstance(operand, HostReason):
+            return operand
+        wide = f"{node.outputs[0]}#wide{number}"
+        operands.append(widened(operand, output, f"{node.name}#wide{number}", wide))
+    total = LaneKernel(
         name=node.name,
-        sources=tuple(LaneSource(tensor=name) for name in node.inputs),
+        sources=tuple(LaneSource(tensor=operand.tensor) for operand in operands),
         output=node.outputs[0],
         window=Window(),
         operation=VectorOperation.MAC,
@@ -207,6 +223,45 @@ def _add(node: Node, op: Add, graph: Graph) -> Kernel:
         columns=output.width,
         channels=output.channels,
     )
+    return needing(operands, total)
+
+
+def _add_channels(node: Node, op: Add, graph: Graph) -> Kernel | None:
+    """Return the addition of a constant for each channel, which joins the bias, or None."""
+    output, tensors = _shape(graph, node.outputs[0]), graph.operands(node)
+    coefficients = (op.a_coefficient, op.b_coefficient)
+    for own, other in ((0, 1), (1, 0)):
+        name = node.inputs[other]
+        if (
+            name not in graph.constants
+            or tensors[own].shape != graph.tensors[node.outputs[0]].shape
+        ):
+            continue
+        values = np.asarray(graph.constants[name]).astype(np.int64)
+        if values.size != values.shape[-1]:
+            continue
+        bias = op.bias + coefficients[other] * np.broadcast_to(values.reshape(-1), output.channels)
+        scale = Requantisation(
+            bias=bias,
+            multiplier=np.full(output.channels, op.multiplier),
+            shift=np.full(output.channels, op.shift),
+            zero_point=op.zero_point,
+            low=op.low,
+            high=op.high,
+        )
+        return LaneKernel(
+            name=node.name,
+            sources=(LaneSource(tensor=node.inputs[own]),),
+            output=node.outputs[0],
+            window=Window(),
+            operation=VectorOperation.MAC,
+            coefficients=np.array([[coefficients[own]]], dtype=np.int16),
+            scale=scale,
+            rows=output.height,
+            columns=output.width,
+            channels=output.channels,
+        )
+    return None
 
 
 def add_scale(op: Add) -> Requantisation:

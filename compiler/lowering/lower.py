@@ -21,7 +21,7 @@ from tilewright.compiler.lowering.placement import (
 from tilewright.compiler.lowering.places import Places, join_copies, place_of, view_places
 from tilewright.compiler.lowering.prefetch import prefetch_weights
 from tilewright.compiler.lowering.tasks import Task
-from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.compiler.lowering.tensors import BlockedTensor, Int8Array, TensorShape
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.memory_plan import Lifetime, MemoryPlan, plan_memory
 from tilewright.compiler.operators import Conv2d, ConvTranspose2d
@@ -43,6 +43,11 @@ class _Stage:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     folds: Mapping[str, tuple[str, Fold]]
+
+    @property
+    def constants(self) -> dict[str, Int8Array]:
+        """Values of tensors that are in DRAM from the beginning."""
+        return {name: values for group in self.groups for name, values in group.legalised.constants}
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -140,8 +145,12 @@ def generate_code(
         stage.kernels, flat, config, interleave=not keep_intermediates, choices=choices
     )
     plan = _plan(stage, pipelines, flat, config.burst_bytes, keep_intermediates=keep_intermediates)
-    tensors = {name: replace(flat[name], address=_address(name, stage, plan)) for name in flat}
-    emitter = Emitter(config, ConstantPool(begin=plan.size_bytes, alignment=config.burst_bytes))
+    constants = ConstantPool(begin=plan.size_bytes, alignment=config.burst_bytes)
+    tensors = {
+        name: replace(tensor, address=_address(tensor, name, stage, plan, constants))
+        for name, tensor in flat.items()
+    }
+    emitter = Emitter(config, constants)
     layer_of_kernel = tuple(
         number for number, group in enumerate(stage.groups) for _ in group.legalised.kernels
     )
@@ -202,7 +211,7 @@ def _prepare(
         )
     else:
         groups = fuse(
-            computing, kernels, graph, lambda kernel: _fits(kernel, graph, config, choices)
+            computing, kernels, graph, lambda joined: _fits(joined, graph, config, choices)
         )
     places = view_places(nodes, kernels)
     inputs = _inputs(nodes, graph)
@@ -224,9 +233,9 @@ def _prepare(
     return stage if keep_intermediates else _fold_inputs(stage, config)
 
 
-def _fits(kernel: Kernel, graph: Graph, config: AcceleratorConfig, choices: Choices) -> bool:
-    tensors = tensor_views(Legalised(kernels=(kernel,)), graph, config)
-    return fits(kernel, tensors, config, choices)
+def _fits(joined: Legalised, graph: Graph, config: AcceleratorConfig, choices: Choices) -> bool:
+    tensors = tensor_views(joined, graph, config)
+    return all(fits(kernel, tensors, config, choices) for kernel in joined.kernels)
 
 
 def _inputs(nodes: Sequence[Node], graph: Graph) -> tuple[str, ...]:
@@ -282,13 +291,18 @@ def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
         del shapes[name]
         shapes[folded] = shape
         folds[name] = (folded, rule)
-        groups[number] = replace(
-            groups[number], legalised=replace(groups[number].legalised, kernels=(new_kernel,))
-        )
+        legalised = groups[number].legalised
+        kept = tuple(new_kernel if one is kernel else one for one in legalised.kernels)
+        groups[number] = replace(groups[number], legalised=replace(legalised, kernels=kept))
     return replace(stage, groups=tuple(groups), shapes=shapes, folds=folds)
 
 
-def _address(name: str, stage: _Stage, plan: MemoryPlan) -> int:
+def _address(
+    tensor: BlockedTensor, name: str, stage: _Stage, plan: MemoryPlan, constants: ConstantPool
+) -> int:
+    values = stage.constants.get(name)
+    if values is not None:
+        return constants.place(tensor.pack(values).tobytes())
     place = place_of(name, stage.places)
     return plan.offsets[place.root] + place.offset_bytes
 
@@ -314,8 +328,9 @@ def _plan(
     for pipeline in pipelines:
         for kernel in stage.kernels[pipeline.first : pipeline.last + 1]:
             for name in kernel_tensors(kernel):
-                touch(name, pipeline.first)
-                touch(name, pipeline.last)
+                if name not in stage.constants:
+                    touch(name, pipeline.first)
+                    touch(name, pipeline.last)
     for name in stage.inputs:
         touch(stage.folds[name][0] if name in stage.folds else name, -1)
     for name in stage.outputs:
@@ -357,6 +372,8 @@ def _assemble(code: StageCode, config: AcceleratorConfig) -> Program:
     folded = {placed: name for name, (placed, _) in stage.folds.items()}
     buffers = []
     for name, tensor in code.tensors.items():
+        if name in stage.constants:
+            continue
         source = folded.get(name, name)
         role = BufferRole.SCRATCH
         if source in stage.inputs:

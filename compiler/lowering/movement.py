@@ -91,7 +91,7 @@ def _interleave_channels(
         result = node.outputs[0] if last else f"{node.outputs[0]}#{number}"
         if not last:
             temporaries.append((result, output))
-        kernel = _selection(
+        kernel = selection_kernel(
             f"{node.name}#{number}",
             name,
             result,
@@ -127,7 +127,7 @@ def lower_pad(node: Node, op: Pad, graph: Graph, config: AcceleratorConfig) -> D
             node.name, LaneSource(tensor=node.inputs[0]), node.outputs[0], size=size, window=window
         )
         return Legalised(kernels=(copy,))
-    kernel = _selection(
+    kernel = selection_kernel(
         node.name,
         node.inputs[0],
         node.outputs[0],
@@ -162,7 +162,7 @@ def lower_slice(node: Node, op: Slice, graph: Graph, config: AcceleratorConfig) 
             window=window,
         )
         return Legalised(kernels=(copy,))
-    kernel = _selection(
+    kernel = selection_kernel(
         node.name,
         node.inputs[0],
         node.outputs[0],
@@ -244,7 +244,7 @@ def copy_kernel(
     )
 
 
-def _selection(
+def selection_kernel(
     name: str,
     source: str,
     output: str,

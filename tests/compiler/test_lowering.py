@@ -121,6 +121,24 @@ CASES: dict[str, Case] = {
     "slice channels": lambda b: b.slice(
         b.input(1, 4, 5, 20), (0, 1, 0, 3), (1, 4, 5, 17), (1, 1, 2, 4)
     ),
+    "add a value per channel": lambda b: b.add(b.input(1, 6, 7, 19), b.input(1, 1, 1, 19)),
+    "add a row": lambda b: b.add(b.input(1, 1, 7, 9), b.input(1, 6, 7, 9)),
+    "add a column": lambda b: b.add(b.input(2, 6, 5, 9), b.input(2, 6, 1, 9)),
+    "add a row to a column": lambda b: b.add(b.input(1, 1, 7, 9), b.input(1, 6, 1, 9)),
+    "add a value per pixel": lambda b: b.add(b.input(1, 6, 7, 19), b.input(1, 6, 7, 1)),
+    "add a number": lambda b: b.add(b.input(1, 1, 1, 1), b.input(1, 3, 5, 19)),
+    "add a value per token": lambda b: b.add(b.input(1, 7, 19), b.input(1, 7, 1)),
+    "add a constant per channel": lambda b: b.add(b.input(1, 6, 7, 19), b.int8_constant(19)),
+    "add a constant number": lambda b: b.add(b.int8_constant(1, 1), b.input(2, 6, 7, 9)),
+    "add a constant per row": lambda b: b.add(b.int8_constant(6, 1, 1), b.input(1, 6, 7, 9)),
+    "add a constant": lambda b: b.add(b.int8_constant(1, 6, 7, 19), b.input(1, 6, 7, 19)),
+    "add a constant to a conv": lambda b: b.add(
+        b.int8_constant(7, 1), b.conv(b.input(1, 6, 7, 9), 19)
+    ),
+    "expand": lambda b: b.expand(b.input(1, 1, 1, 20), 1, 5, 6, 20),
+    "expand channels": lambda b: b.expand(b.input(1, 4, 1, 1), 1, 4, 3, 11),
+    "expand tokens": lambda b: b.expand(b.input(1, 1, 20), 1, 7, 20),
+    "expand to the same": lambda b: b.expand(b.input(1, 5, 20), 1, 5, 20),
     "upsample": lambda b: b.upsample(b.input(1, 4, 5, 9), (2, 3)),
     "upsample columns": lambda b: b.upsample(b.input(2, 1, 17, 21), (1, 2)),
     "upsample rows": lambda b: b.upsample(b.input(1, 3, 1, 40), (4, 1)),

@@ -62,6 +62,9 @@ class GraphBuilder:
         self._tensors[name] = Tensor(name=name, shape=values.shape, dtype=dtype)
         return name
 
+    def int8_constant(self, *shape: int) -> str:
+        return self.constant(self.rng.integers(-128, 128, shape).astype(np.int8))
+
     def scale(self, typical: float, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Random multipliers and shifts that bring values around `typical` into int8."""
         multiplier, shift = split_scale(
