@@ -48,5 +48,20 @@ class WeightBlocks:
     present: npt.NDArray[np.bool_]
 
 
-Binding: TypeAlias = DramView | ConstantEntries | WeightBlocks
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairView:
+    """A tensor of int16, ``[group, block, row, column, part, lane]``, as pairs of bytes in DRAM."""
+
+    #: Two pixels of it hold one of the int16.
+    pairs: DramView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill:
+    """An activation tensor whose every element is the same; it lies nowhere in DRAM."""
+
+    value: int
+
+
+Binding: TypeAlias = DramView | ConstantEntries | WeightBlocks | PairView | Fill
 Bindings: TypeAlias = Mapping[str, Binding]

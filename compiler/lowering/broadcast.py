@@ -42,15 +42,17 @@ def operand_of(node: Node, tensor: str, graph: Graph) -> Operand | HostReason:
     middle, whole = aligned[1:-1], result[1:-1]
     if len(result) != 4 and middle not in (whole, (1,) * len(whole)):
         return HostReason(text=f"{list(own)} repeats some axes of {list(result)} between others")
-    if aligned[0] != result[0]:
-        return HostReason(text=f"{list(own)} is the same for all images of {list(result)}")
-    shape = TensorShape.of(aligned)
     if tensor in graph.constants:
         name = f"{node.outputs[0]}#{tensor}"
         values = np.asarray(graph.constants[tensor], dtype=np.int8)
+        values = np.broadcast_to(values, (result[0], *aligned[1:]))
+        shape = TensorShape.of(values.shape)
         return Operand(
             tensor=name, shape=shape, temporaries=((name, shape),), constants=((name, values),)
         )
+    if aligned[0] != result[0]:
+        return HostReason(text=f"{list(own)} is the same for all images of {list(result)}")
+    shape = TensorShape.of(aligned)
     if TensorShape.of(own) != shape:
         return HostReason(text=f"the first axis of {list(own)} is not that of {list(result)}")
     return Operand(tensor=tensor, shape=shape)

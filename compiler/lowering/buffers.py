@@ -91,6 +91,21 @@ class TileLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FillLoad:
+    """Entries that all hold one value, made when something reads them, unless they are there."""
+
+    memory: Memory
+    value: int
+    sizes: tuple[int, ...]
+    origins: tuple[int, ...]
+
+    def bring(self, emitter: Emitter, pinned: tuple[Span, ...] = ()) -> Placed:
+        """Fill the entries, away from the `pinned` spans."""
+        span = emitter.load_fill(self.memory, self.value, math.prod(self.sizes), pinned)
+        return Placed(span=span, sizes=self.sizes, origins=self.origins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantLoad:
     """A part of a constant that is loaded when something reads it, unless it is still there."""
 
@@ -117,4 +132,4 @@ class WeightLoad:
     begins: tuple[int, ...]
 
 
-Buffer: TypeAlias = Placed | TileLoad | ConstantLoad | WeightLoad
+Buffer: TypeAlias = Placed | TileLoad | FillLoad | ConstantLoad | WeightLoad

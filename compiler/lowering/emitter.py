@@ -129,6 +129,17 @@ class Emitter:
         self._append_load(load, span, region)
         return span
 
+    def load_fill(
+        self, memory: Memory, value: int, entries: int, pinned: tuple[Span, ...] = ()
+    ) -> Span:
+        """Fill entries with one value, unless some are there."""
+        ring, key = self._rings[memory], (value, entries)
+        span = ring.find(key)
+        if span is None:
+            span = ring.allocate(key, entries, pinned)
+            self._fill(span, value)
+        return span
+
     def load_constant(self, memory: Memory, data: bytes, pinned: tuple[Span, ...] = ()) -> Span:
         """Bring constant bytes (whole entries) into a ring, unless they are there."""
         ring = self._rings[memory]

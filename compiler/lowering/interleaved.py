@@ -42,6 +42,8 @@ class InterleavedShape:
     window: Window
     phases: tuple[int, int]
     addends: int
+    #: As of an ordinary convolution.
+    dense: bool
 
 
 def interleaved_convolution(shape: InterleavedShape, config: AcceleratorConfig) -> Tensor:
@@ -125,7 +127,7 @@ def schedule_interleaved(
     blocks = tiling.out_blocks // (rows * columns)
     phases = ("phase_row", "phase_column")
     tile = tile_output(s, (blocks, tiling.rows, tiling.columns), outer, phases)
-    s.split("acc", "from_block", tiling.in_blocks)
+    s.split("acc", "from_block", tiling.in_blocks if shape.dense else shape.source.blocks)
     taps = ("from_block.inner", "from_part", "addend", "ky", "kx")
     entry = ("image", "lane", "channel")
     s.reorder("acc", "from_block.outer", *phases, "part", "block", "row", "column", *taps, *entry)

@@ -152,7 +152,21 @@ class LaneKernel:
     repeat: tuple[int, int] = (1, 1)
 
 
-Kernel: TypeAlias = MatrixKernel | LaneKernel
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductKernel:
+    """Elements of a tensor, less its zero point, times factors, on the vector engine."""
+
+    name: str
+    source: str
+    #: Of pairs of bytes: a pixel of a layout block is two, which hold the int16 of its lanes.
+    factors: str
+    output: str
+    #: Of `source`.
+    zero_point: int
+    scale: Requantisation
+
+
+Kernel: TypeAlias = MatrixKernel | LaneKernel | ProductKernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from tilewright.compiler.lowering.movement import (
     lower_slice,
     lower_upsample,
 )
+from tilewright.compiler.lowering.multiplication import lower_multiplication
 from tilewright.compiler.lowering.tensors import TensorShape
 from tilewright.compiler.lowering.transposed import lower_transposed
 from tilewright.compiler.operators import (
@@ -106,7 +107,9 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
             return Legalised(kernels=()) if is_view(node, graph) else _MOVES
         case ConvTranspose2d() as op:
             return lower_transposed(node, op, graph, config)
-        case Softmax() | MatMul() | Mul() | LayerNorm():
+        case Mul() as op:
+            return lower_multiplication(node, op, graph, config)
+        case Softmax() | MatMul() | LayerNorm():
             return _unsupported(node)
         case Upsample2d() as op:
             return lower_upsample(node, op, graph)

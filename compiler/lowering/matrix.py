@@ -157,10 +157,15 @@ class MatrixSchedule:
             output=output,
             products=packed.most_products,
             all_products=packed.products,
-            spans=() if packed.dense else packed.spans,
+            spans=() if packed.dense else self._spans(),
             residual=self.kernel.residual is not None,
             streamed=streamed,
         )
+
+    def _spans(self) -> tuple[tuple[int, int], ...]:
+        """Return what blocks read, those of all phases at a position one after the other."""
+        spans, blocks = self.packed.spans, self.output.blocks
+        return tuple(span for block in range(blocks) for span in spans[block::blocks])
 
     def _declaration(self) -> ConvolutionShape | InterleavedShape:
         kernel = self.kernel
@@ -172,6 +177,7 @@ class MatrixSchedule:
                 window=replace(kernel.window, pad_value=0),
                 phases=kernel.phases,
                 addends=self.packed.addends,
+                dense=self.packed.dense,
             )
         return ConvolutionShape(
             source=Plane.of(self.source),

@@ -83,7 +83,7 @@ def _interleave_channels(
 ) -> Legalised:
     """Select each input's channels and add them up: where one input has a value, others have 0."""
     output = TensorShape.of(graph.tensors[node.outputs[0]].shape)
-    unit = _unit_scale(np.zeros(1, dtype=np.int64))
+    unit = unit_scale(np.zeros(1, dtype=np.int64))
     kernels: list[Kernel] = []
     temporaries: list[tuple[str, TensorShape]] = []
     for number, (name, shape) in enumerate(zip(node.inputs, shapes, strict=True)):
@@ -205,7 +205,8 @@ def _stretch(begin: int, count: int) -> Callable[[int], int | None]:
     return lambda channel: channel - begin if 0 <= channel - begin < count else None
 
 
-def _unit_scale(bias: IntArray) -> Requantisation:
+def unit_scale(bias: IntArray) -> Requantisation:
+    """Return the scale that only adds a bias for each channel."""
     return Requantisation(
         bias=bias,
         multiplier=np.full(len(bias), _UNIT_MULTIPLIER),
@@ -271,5 +272,5 @@ def selection_kernel(
         window=window,
         weights=weights,
         groups=1,
-        scale=_unit_scale(bias),
+        scale=unit_scale(bias),
     )

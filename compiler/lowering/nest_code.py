@@ -12,6 +12,7 @@ from tilewright.compiler.lowering.bindings import Bindings, DramView
 from tilewright.compiler.lowering.buffers import (
     Buffer,
     ConstantLoad,
+    FillLoad,
     Placed,
     TileLoad,
     WeightLoad,
@@ -234,7 +235,7 @@ class NestTiles:
             match buffer:
                 case Placed():
                     inputs[name] = buffer
-                case TileLoad() | ConstantLoad():
+                case TileLoad() | FillLoad() | ConstantLoad():
                     inputs[name] = buffer.bring(emitter, spans)
                 case WeightLoad():
                     raise CompileError(f"{access.tensor.name!r} holds weights of the array")

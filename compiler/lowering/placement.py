@@ -18,7 +18,9 @@ from tilewright.compiler.lowering.kernels import (
     LaneKernel,
     Legalised,
     MatrixKernel,
+    ProductKernel,
 )
+from tilewright.compiler.lowering.lane_products import ProductSchedule
 from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.legalise import legalise
 from tilewright.compiler.lowering.matrix import MatrixSchedule
@@ -27,7 +29,7 @@ from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 
-Schedule: TypeAlias = MatrixSchedule | LaneSchedule | ReductionSchedule
+Schedule: TypeAlias = MatrixSchedule | LaneSchedule | ReductionSchedule | ProductSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ def kernel_tensors(kernel: Kernel) -> tuple[str, ...]:
             return kernel.source, kernel.residual.tensor, kernel.output
         case LaneKernel():
             return (*(source.tensor for source in kernel.sources), kernel.output)
+        case ProductKernel():
+            return kernel.source, kernel.factors, kernel.output
         case _:
             assert_never(kernel)
 
@@ -142,6 +146,8 @@ def _unpaddable(
             pass
         case MatrixKernel(phases=phases):
             rows, columns = output.height // phases[0], output.width // phases[1]
+        case ProductKernel():
+            return None
         case _:
             assert_never(kernel)
     entries = config.layout_block // min(config.block_in, config.block_out)
@@ -172,6 +178,8 @@ def make_schedule(
             if needs_reduction(kernel, tensors, config):
                 return ReductionSchedule(kernel, tensors, config)
             return LaneSchedule(kernel, tensors, config, streamed=streamed, choices=choices)
+        case ProductKernel():
+            return ProductSchedule(kernel, tensors, config)
         case _:
             assert_never(kernel)
 

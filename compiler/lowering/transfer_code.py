@@ -3,15 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.compiler.lowering.bindings import Binding, ConstantEntries, DramView, WeightBlocks
+from typing_extensions import assert_never
+
+from tilewright.compiler.lowering.bindings import (
+    Binding,
+    ConstantEntries,
+    DramView,
+    Fill,
+    PairView,
+    WeightBlocks,
+)
 from tilewright.compiler.lowering.buffers import (
     Buffer,
     ConstantLoad,
+    FillLoad,
     Placed,
     TileLoad,
     WeightLoad,
 )
-from tilewright.compiler.lowering.emitter import Emitter, Padding
+from tilewright.compiler.lowering.emitter import NO_PADDING, Emitter, Padding
 from tilewright.compiler.lowering.nests import Access, Operation
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.tables import Indices
@@ -52,9 +62,43 @@ def evaluate_load(
         case WeightBlocks():
             count = binding.present.ndim
             return WeightLoad(weights=binding, begins=begins[:count])
+        case PairView():
+            return _pair_load(operation, begins, extents, binding, sizes, origins)
+        case Fill():
+            memory = memory_of(target.tensor.scope)
+            return FillLoad(memory=memory, value=binding.value, sizes=sizes, origins=origins)
         case DramView():
             return _tile_load(operation, indices, numbers, binding, extents, sizes, origins)
-    raise AssertionError(f"{binding!r} is no binding")
+        case _:
+            assert_never(binding)
+
+
+def _pair_load(
+    operation: Operation,
+    begins: tuple[int, ...],
+    extents: tuple[int, ...],
+    binding: PairView,
+    sizes: tuple[int, ...],
+    origins: tuple[int, ...],
+) -> TileLoad:
+    """Return the load of blocks, rows and columns of factors; two pixels hold one of them."""
+    group, block, row, column, *_ = begins
+    _, blocks, rows, columns, *_ = extents
+    return TileLoad(
+        memory=memory_of(operation.output.tensor.scope),
+        view=binding.pairs,
+        group=group,
+        block=block,
+        blocks=blocks,
+        row=row,
+        rows=rows,
+        column=2 * column,
+        columns=2 * columns,
+        padding=NO_PADDING,
+        sizes=sizes,
+        origins=origins,
+        plane_axis=1,
+    )
 
 
 def _sizes(access: Access, extents: tuple[int, ...], rank: int) -> tuple[int, ...]:

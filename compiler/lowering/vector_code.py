@@ -158,6 +158,8 @@ def _micro_ops(
     config: AcceleratorConfig,
 ) -> list[tuple[int, int, int]]:
     """Return the operands of a run: the positions of a window, or the two of a sum."""
+    intrinsic = operation.intrinsic
+    assert isinstance(intrinsic, VectorIntrinsic), "the caller tells engines apart"
     if "other" in found:
         other = _source(found["other"], inputs["other"], config)
         if any(other.step(loop.name) != own.src.step(loop.name) for loop in operation.loops):
@@ -165,7 +167,8 @@ def _micro_ops(
                 "the two operands of an addition must lie in tiles of the same extents"
             )
         distance = (other.entry - own.src.entry) % (1 << config.operand_bits)
-        return [(0, 0, 0), (0, distance, 1)]
+        places = {"value": 0, "other": distance}
+        return [(0, places[name], coef) for name, coef in intrinsic.terms]
     unrolled = [loop for loop in operation.run.loops if loop.unrolled] if operation.run else []
     return [
         (

@@ -36,6 +36,8 @@ INT32, INT64 = ScalarType.INT32, ScalarType.INT64
 _LONGEST = (1 << EXTENT_BITS) - 1
 #: Axes in front of those of an entry: of a tile of activations; of a constant, at most.
 _TILE_AXES, _CONSTANT_AXES = 4, 9
+#: Most steps that take off the zero point of a factor.
+_CORRECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class VectorIntrinsic(EngineIntrinsic):
 
     engine: Engine = Engine.VECTOR
     operation: VectorOperation = VectorOperation.SUM
+    #: The steps of a run of two operands: operand, and number of its entry of ``coef``.
+    terms: tuple[tuple[str, int], ...] = (("value", 0), ("other", 1))
 
 
 def scope_of(memory: Memory) -> str:
@@ -87,6 +91,7 @@ def instruction_set(config: AcceleratorConfig) -> tuple[Intrinsic, ...]:
         *_constant_loads(config),
         *_combinations(config),
         *_results(config),
+        *(_product(corrections, config) for corrections in range(_CORRECTIONS + 1)),
     )
 
 
@@ -312,6 +317,34 @@ def _results(config: AcceleratorConfig) -> tuple[Intrinsic, ...]:
         _result(f"{name}_{source}", operation, memory, value, finish, config)
         for source, operation, value in sources
         for name, memory, finish in _finishes(config)
+    )
+
+
+def product_result(corrections: int) -> str:
+    """Name the product of two operands with `corrections` steps that take off a zero point."""
+    return f"requantise_product_{corrections}"
+
+
+def _product(corrections: int, config: AcceleratorConfig) -> Intrinsic:
+    """Declare a product of activations: a further operand times the same factor corrects it."""
+    vec, other = _value("value", Memory.VEC, config), _value("other", Memory.VEC, config)
+    coef = placeholder((config.block_out,), INT16, "coef", scope=scope_of(Memory.COEF))
+    finish = next(done for name, _, done in _finishes(config) if name == "requantise")
+
+    def element(b: Expr, lane: Expr) -> Expr:
+        factor = cast(coef[lane], INT32)
+        total = cast(vec[b, lane], INT32) * factor
+        for _ in range(corrections):
+            total = total + cast(other[b, lane], INT32) * factor
+        return finish(total, lane)
+
+    entry = (config.batch, config.block_out)
+    return VectorIntrinsic(
+        name=product_result(corrections),
+        pattern=compute(entry, element, "result", scope=scope_of(Memory.OUT)),
+        emitter=product_result(corrections),
+        operation=VectorOperation.MAC,
+        terms=(("value", 0), *(("other", 0),) * corrections),
     )
 
 

@@ -7,6 +7,7 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.lowering.chains import Pipeline, tuned_pipeline
 from tilewright.compiler.lowering.choices import DEFAULT_LEAD, Choice, Tiling
+from tilewright.compiler.lowering.lane_products import ProductSchedule
 from tilewright.compiler.lowering.lane_tiling import legal_lane_tilings
 from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.matrix import MatrixSchedule
@@ -162,8 +163,8 @@ def _height(schedule: Schedule) -> int:
             return schedule.shape.output.shape.height
         case LaneSchedule():
             return schedule.shape.rows
-        case ReductionSchedule():
-            raise AssertionError("a reduction has no tiles to choose")
+        case ReductionSchedule() | ProductSchedule():
+            raise AssertionError("this kernel has no tiles to choose")
         case _:
             assert_never(schedule)
 
@@ -174,8 +175,8 @@ def _legal(schedule: Schedule, config: AcceleratorConfig) -> Sequence[Tiling]:
             return schedule.legal_tilings()
         case LaneSchedule():
             return legal_lane_tilings(schedule.shape, config)
-        case ReductionSchedule():
-            raise AssertionError("a reduction has no tiles to choose")
+        case ReductionSchedule() | ProductSchedule():
+            raise AssertionError("this kernel has no tiles to choose")
         case _:
             assert_never(schedule)
 
@@ -184,7 +185,7 @@ def _tiling(schedule: Schedule) -> Tiling:
     match schedule:
         case MatrixSchedule() | LaneSchedule():
             return schedule.tiling
-        case ReductionSchedule():
-            raise AssertionError("a reduction has no tiles to choose")
+        case ReductionSchedule() | ProductSchedule():
+            raise AssertionError("this kernel has no tiles to choose")
         case _:
             assert_never(schedule)

@@ -16,6 +16,7 @@ from tilewright.compiler.operators import (
     Expand,
     Lookup,
     MaxPool2d,
+    Mul,
     Operator,
     Pad,
     Requantize,
@@ -161,6 +162,21 @@ class GraphBuilder:
             multiplier=int(multiplier[0]),
             shift=int(shift[0]),
             zero_point=int(rng.integers(-128, 128)),
+            low=-128,
+            high=127,
+        )
+        return self.node(op, a, b)
+
+    def multiply(self, a: str, b: str, zeros: tuple[int, int] | None = None) -> str:
+        """Append a product, element by element; zero points are random unless given."""
+        multiplier, shift = self.scale(5000.0, 1)
+        a_zero, b_zero = zeros or self.rng.integers(-128, 128, 2).tolist()
+        op = Mul(
+            a_zero_point=a_zero,
+            b_zero_point=b_zero,
+            multiplier=int(multiplier[0]),
+            shift=int(shift[0]),
+            zero_point=int(self.rng.integers(-128, 128)),
             low=-128,
             high=127,
         )

@@ -10,6 +10,8 @@ from tilewright.compiler.lowering.bindings import (
     Binding,
     ConstantEntries,
     DramView,
+    Fill,
+    PairView,
     WeightBlocks,
 )
 from tilewright.compiler.lowering.lower import generate_code
@@ -70,6 +72,13 @@ def _input(tensor: Tensor, binding: Binding, blocked: Mapping[str, np.ndarray]) 
     if isinstance(binding, DramView):
         view = blocked[binding.name][_part(binding, tensor.shape)]
         return np.ascontiguousarray(view).reshape(tensor.shape)
+    if isinstance(binding, PairView):
+        view = binding.pairs
+        groups, blocks, rows, columns, *_ = tensor.shape
+        pairs = blocked[view.name][:groups, :blocks, :rows, : 2 * columns]
+        return np.ascontiguousarray(pairs).view("<i2").reshape(tensor.shape)
+    if isinstance(binding, Fill):
+        return np.full(tensor.shape, binding.value, np.int8)
     if isinstance(binding, WeightBlocks):
         tiles = np.where(binding.present[..., None, None], binding.tiles, 0)
         return tiles.astype(np.int8)

@@ -1,0 +1,88 @@
+"""Products of two activations on the accelerator against the integer graph and numpy."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from integer_graphs import GraphBuilder
+from nest_values import run_nests
+from stepping import run_compiled
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.compiled import Target
+from tilewright.compiler.evaluate import evaluate_all
+from tilewright.compiler.graph import Graph
+from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.presets import PRESETS
+
+TINY = PRESETS["tiny"]
+MACHINES = {
+    "pynq": PRESETS["pynq"],
+    "ultra96": PRESETS["ultra96"],
+    "tiny": TINY,
+    "wide-in": TINY.replace(name="wide-in", block_in=8, wgt_entries=48),
+    "odd": TINY.replace(name="odd", block_in=8, block_out=12, port_bits=32, inp_entries=250),
+}
+Case = Callable[[GraphBuilder], str]
+
+MULTIPLICATIONS: dict[str, Case] = {
+    "one shape": lambda b: b.multiply(b.input(1, 6, 7, 19), b.input(1, 6, 7, 19)),
+    "symmetric": lambda b: b.multiply(b.input(1, 6, 7, 9), b.input(1, 6, 7, 9), (0, 0)),
+    "after relu": lambda b: b.multiply(b.input(1, 16, 17, 9), b.input(1, 16, 17, 9), (-128, -128)),
+    "by itself": lambda b: (lambda x: b.multiply(x, x))(b.input(3, 6, 7, 19)),
+    "per channel": lambda b: b.multiply(b.input(1, 6, 7, 69), b.input(1, 1, 1, 69), (-128, -128)),
+    "per pixel": lambda b: b.multiply(b.input(1, 6, 7, 1), b.input(1, 6, 7, 40)),
+    "a row by a column": lambda b: b.multiply(b.input(1, 1, 7, 9), b.input(1, 6, 1, 9)),
+    "by a number": lambda b: b.multiply(b.input(1, 1, 1), b.input(1, 23, 9)),
+    "vectors": lambda b: b.multiply(b.input(1, 50), b.input(1, 50)),
+    "by a constant": lambda b: b.multiply(b.int8_constant(6, 7, 19), b.input(2, 6, 7, 19)),
+    "by a constant per channel": lambda b: b.multiply(b.input(1, 6, 7, 39), b.int8_constant(39)),
+    "by a constant number": lambda b: b.multiply(b.input(1, 6, 7, 39), b.int8_constant(1)),
+}
+
+
+def check(graph: Graph, inputs: dict[str, np.ndarray], config: AcceleratorConfig) -> None:
+    """Demand the integer graph's values, nothing on the host, fused and not."""
+    expected = evaluate_all(graph, inputs)
+    for keep in (False, True):
+        compiled = compile_graph(graph, config, keep_intermediates=keep)
+        assert all(entry.target is Target.ACCELERATOR for entry in compiled.placement)
+        values, _ = run_compiled(compiled, inputs)
+        for name in graph.outputs:
+            np.testing.assert_array_equal(values[name], expected[name], err_msg=name)
+
+
+def check_nests(graph: Graph, inputs: dict[str, np.ndarray], config: AcceleratorConfig) -> None:
+    """Demand the integer graph's values of the loop nests, as the interpreter runs them."""
+    expected = evaluate_all(graph, inputs)
+    values = run_nests(graph, inputs, config, keep=False)
+    for name in graph.outputs:
+        np.testing.assert_array_equal(values[name].reshape(expected[name].shape), expected[name])
+
+
+@pytest.mark.parametrize("zeros", [(0, 0), (7, -128), (-128, -128)])
+@pytest.mark.parametrize("machine", ["tiny", "odd"])
+def test_the_nests_of_a_multiplication_compute_what_the_graph_says(
+    machine: str, zeros: tuple[int, int]
+) -> None:
+    builder = GraphBuilder(seed=3)
+    graph = builder.build(
+        builder.multiply(builder.input(1, 4, 3, 9), builder.input(1, 4, 3, 9), zeros)
+    )
+    check_nests(graph, builder.values(graph), MACHINES[machine])
+
+
+def test_images_of_a_batch_have_no_factors_of_their_own() -> None:
+    builder = GraphBuilder(seed=3)
+    graph = builder.build(builder.multiply(builder.input(2, 4, 3, 9), builder.input(2, 4, 3, 9)))
+    (entry,) = compile_graph(graph, TINY.replace(name="batch", batch=2)).placement
+    assert entry.target is Target.HOST
+    assert entry.reason == "factors are the same for all 2 images of a batch"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("case", MULTIPLICATIONS)
+def test_multiplication_equals_the_integer_graph(case: str, machine: str) -> None:
+    builder = GraphBuilder(seed=len(case) + 1000 * list(MACHINES).index(machine))
+    graph = builder.build(MULTIPLICATIONS[case](builder))
+    check(graph, builder.values(graph), MACHINES[machine])
