@@ -2,12 +2,19 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.compiler.lowering.buffers import Placed, TileLoad, WeightLoad
+from tilewright.compiler.lowering.buffers import (
+    FillLoad,
+    Placed,
+    TileLoad,
+    WeightLoad,
+    WeightTileLoad,
+)
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.loops import Level, instructions, levels
 from tilewright.compiler.lowering.nests import Access, InnerLoop, Operation
@@ -25,11 +32,23 @@ _Grid = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Tiles:
+    """Tiles of weights in a tensor: blocks of outputs in their order, and those of inputs."""
+
+    outputs: tuple[int, ...]
+    inputs: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Pass:
     """Products that one load of weights serves: the weights, and the instructions' runs."""
 
-    weights: bytes
+    weights: bytes | _Tiles
     runs: tuple[Run, ...]
+
+
+#: Of all products of a tile: constant ones of each block, or tiles of a tensor.
+_Weights: TypeAlias = Sequence[npt.NDArray[np.int8]] | _Tiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +104,8 @@ class ArrayCode:
     def emit(
         self,
         indices: Indices,
-        tile: TileLoad,
-        weights: WeightLoad,
+        tile: TileLoad | FillLoad,
+        weights: WeightLoad | WeightTileLoad,
         output: Placed,
         emitter: Emitter,
     ) -> None:
@@ -96,7 +115,13 @@ class ArrayCode:
         assert operation.first is not None, "a matrix product is a reduction"
         accumulate = not operation.first.at(indices)
         for one in packing.passes:
-            wgt = emitter.load_constant(Memory.WGT, one.weights)
+            match one.weights, weights:
+                case _Tiles(outputs=outputs, inputs=inputs), WeightTileLoad():
+                    wgt = weights.bring(emitter, outputs, inputs)
+                case bytes() as data, _:
+                    wgt = emitter.load_constant(Memory.WGT, data)
+                case _:
+                    raise AssertionError("tiles are those of a tensor")
             inp = tile.bring(emitter, planes=packing.planes)
             for run in one.runs:
                 self._emit_run(run, indices, (inp, wgt, output), emitter, accumulate=accumulate)
@@ -142,8 +167,8 @@ class ArrayCode:
     def _packing(
         self,
         indices: Indices,
-        tile: TileLoad,
-        weights: WeightLoad,
+        tile: TileLoad | FillLoad,
+        weights: WeightLoad | WeightTileLoad,
         config: AcceleratorConfig,
     ) -> Packing:
         """Return the products of a tile, worked out once for all tiles that are alike."""
@@ -155,6 +180,7 @@ class ArrayCode:
             tuple(base.at(indices) for base in inp.bases),
             tuple(base.at(indices) for base in wgt.bases),
             weights.begins,
+            isinstance(weights, WeightTileLoad),
         )
         if key not in self._packings:
             self._packings[key] = self._pack(indices, counts, tile, weights, config)
@@ -164,8 +190,8 @@ class ArrayCode:
         self,
         indices: Indices,
         counts: Mapping[str, int],
-        tile: TileLoad,
-        weights: WeightLoad,
+        tile: TileLoad | FillLoad,
+        weights: WeightLoad | WeightTileLoad,
         config: AcceleratorConfig,
     ) -> Packing:
         loops, names = self._loops, [loop.name for loop in self._order]
@@ -184,24 +210,40 @@ class ArrayCode:
             moved(wgt, axis) + wgt.bases[axis].at(indices) + begin
             for axis, begin in enumerate(weights.begins)
         )
-        present = weights.weights.present[where]
+        if isinstance(weights, WeightTileLoad):
+            present = np.ones((blocks, math.prod(shape) // blocks), dtype=np.bool_)
+        else:
+            present = weights.weights.present[where]
         source = sum(stride * moved(inp, axis) for axis, stride in enumerate(tile.strides))
         planes = moved(inp, tile.plane_axis)[present] + inp.bases[tile.plane_axis].at(indices)
         group = counts[loops.blocks[-1].name] if loops.blocks else 1
         chosen = [np.asarray(source)[block][mask] for block, mask in enumerate(present)]
-        tiles = [
-            weights.weights.tiles[tuple(axis[block][mask] for axis in where)]
-            for block, mask in enumerate(present)
-        ]
+        if isinstance(weights, WeightTileLoad):
+            packed: _Weights = _tensor_tiles(where, config)
+        else:
+            packed = [
+                weights.weights.tiles[tuple(axis[block][mask] for axis in where)]
+                for block, mask in enumerate(present)
+            ]
         return Packing(
-            passes=tuple(_passes(chosen, tiles, group, config)),
+            passes=tuple(_passes(chosen, packed, group, config)),
             planes=range(int(planes.min()), int(planes.max()) + 1),
         )
 
 
+def _tensor_tiles(where: tuple[_Grid, ...], config: AcceleratorConfig) -> _Tiles:
+    """Return the tiles of all products, which are the same blocks of inputs for all outputs."""
+    *_, block, part, from_block, from_part = where
+    outputs = block[:, 0] * (config.layout_block // config.block_out) + part[:, 0]
+    inputs = from_block[0] * (config.layout_block // config.block_in) + from_part[0]
+    assert np.all(np.diff(inputs) == 1), "products go over the parts of blocks in order"
+    first = int(inputs[0])
+    return _Tiles(outputs=tuple(outputs.tolist()), inputs=range(first, first + len(inputs)))
+
+
 def _passes(
     sources: Sequence[_Grid],
-    tiles: Sequence[npt.NDArray[np.int8]],
+    weights: _Weights,
     group: int,
     config: AcceleratorConfig,
 ) -> Iterator[_Pass]:
@@ -217,7 +259,9 @@ def _passes(
     for first in range(0, longest, size):
         part = slice(first, first + size)
         yield _Pass(
-            weights=b"".join(block[part].tobytes() for block in tiles),
+            weights=replace(weights, inputs=weights.inputs[part])
+            if isinstance(weights, _Tiles)
+            else b"".join(block[part].tobytes() for block in weights),
             runs=group_runs([block[part] for block in sources], group),
         )
 

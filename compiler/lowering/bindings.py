@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.compiler.lowering.tensors import BlockedTensor
+from tilewright.isa.config import AcceleratorConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,5 +64,39 @@ class Fill:
     value: int
 
 
-Binding: TypeAlias = DramView | ConstantEntries | WeightBlocks | PairView | Fill
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Activation tensors along a first axis."""
+
+    terms: tuple[DramView | Fill, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightTiles:
+    """A tensor in DRAM that holds weights ``[group, row, block, part, block of inputs, part of
+    inputs, block_out, block_in]``.
+
+    Its blocks are the parts of the blocks of inputs, its columns the bytes of all tiles of outputs.
+    """
+
+    view: DramView
+    config: AcceleratorConfig
+
+    @property
+    def tile_columns(self) -> int:
+        """Columns that hold one tile."""
+        config = self.config
+        return config.block_out * config.block_in // config.layout_block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightTerms:
+    """Weights along a first axis; those of constants have axes of extent 1 for group and row."""
+
+    terms: tuple[WeightTiles | WeightBlocks, ...]
+
+
+Binding: TypeAlias = (
+    DramView | ConstantEntries | WeightBlocks | PairView | Fill | Terms | WeightTiles | WeightTerms
+)
 Bindings: TypeAlias = Mapping[str, Binding]

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.compiler.lowering.bindings import ConstantEntries, DramView, WeightBlocks
+from tilewright.compiler.lowering.bindings import (
+    ConstantEntries,
+    DramView,
+    WeightBlocks,
+    WeightTiles,
+)
 from tilewright.compiler.lowering.emitter import Emitter, Padding
 from tilewright.compiler.lowering.regions import tile_region
 from tilewright.compiler.lowering.scratchpads import Span
+from tilewright.compiler.lowering.tasks import DramRegion
 from tilewright.isa.memories import Memory, memory_shape
 
 
@@ -98,9 +104,18 @@ class FillLoad:
     value: int
     sizes: tuple[int, ...]
     origins: tuple[int, ...]
+    #: The axis of the blocks.
+    plane_axis: int
 
-    def bring(self, emitter: Emitter, pinned: tuple[Span, ...] = ()) -> Placed:
-        """Fill the entries, away from the `pinned` spans."""
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Entries from one index along each axis to the next."""
+        return _strides(self.sizes)
+
+    def bring(
+        self, emitter: Emitter, pinned: tuple[Span, ...] = (), planes: range | None = None
+    ) -> Placed:
+        """Fill the entries, of all planes, away from the `pinned` spans."""
         span = emitter.load_fill(self.memory, self.value, math.prod(self.sizes), pinned)
         return Placed(span=span, sizes=self.sizes, origins=self.origins)
 
@@ -132,4 +147,38 @@ class WeightLoad:
     begins: tuple[int, ...]
 
 
-Buffer: TypeAlias = Placed | TileLoad | FillLoad | ConstantLoad | WeightLoad
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightTileLoad:
+    """Weights that a tensor holds, loaded in the order in which products read them."""
+
+    weights: WeightTiles
+    begins: tuple[int, ...]
+
+    def bring(self, emitter: Emitter, outputs: Sequence[int], inputs: range) -> Span:
+        """Load the tiles of some blocks of outputs, one after the other, each with all `inputs`.
+
+        Blocks are numbered with their parts, the outputs of equal parts follow each other evenly.
+        """
+        weights, config = self.weights, emitter.config
+        tensor, group, row = weights.view.tensor, self.begins[1], self.begins[2]
+        entry_bytes = memory_shape(Memory.WGT, config).entry_bytes
+        parts = config.layout_block // config.block_out
+        count = len(outputs) // parts if len(outputs) > parts else len(outputs)
+        regions = []
+        for first in range(0, len(outputs), count):
+            numbers = outputs[first : first + count]
+            column = numbers[0] * weights.tile_columns
+            regions.append(
+                DramRegion(
+                    address=tensor.address_of(group, inputs.start, row, column),
+                    row_bytes=entry_bytes,
+                    rows=len(inputs),
+                    planes=count,
+                    row_stride=tensor.plane_bytes,
+                    plane_stride=(numbers[-1] - numbers[0]) // max(count - 1, 1) * entry_bytes,
+                )
+            )
+        return emitter.load_regions(Memory.WGT, weights.view.name, tuple(regions))
+
+
+Buffer: TypeAlias = Placed | TileLoad | FillLoad | ConstantLoad | WeightLoad | WeightTileLoad

@@ -129,6 +129,32 @@ class Emitter:
         self._append_load(load, span, region)
         return span
 
+    def load_regions(self, memory: Memory, name: str, regions: tuple[DramRegion, ...]) -> Span:
+        """Bring regions of a tensor, one behind the other, into a ring, unless they are there."""
+        ring, key = self._rings[memory], (name, regions)
+        span = ring.find(key)
+        if span is not None:
+            return span
+        entry_bytes = memory_shape(memory, self.config).entry_bytes
+        counts = [one.planes * one.rows * one.row_bytes // entry_bytes for one in regions]
+        span = ring.allocate(key, sum(counts))
+        begin = span.begin
+        for region, count in zip(regions, counts, strict=True):
+            load = Load(
+                memory=memory,
+                dst=0,
+                address=region.address,
+                entries=region.row_bytes // entry_bytes,
+                rows=region.rows,
+                planes=region.planes,
+                row_stride=region.row_stride if region.rows > 1 else 0,
+                plane_stride=region.plane_stride if region.planes > 1 else 0,
+            )
+            part = Span(memory=memory, begin=begin, entries=count)
+            self._append_load(load, part, region)
+            begin += count
+        return span
+
     def load_fill(
         self, memory: Memory, value: int, entries: int, pinned: tuple[Span, ...] = ()
     ) -> Span:

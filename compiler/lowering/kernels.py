@@ -166,7 +166,27 @@ class ProductKernel:
     scale: Requantisation
 
 
-Kernel: TypeAlias = MatrixKernel | LaneKernel | ProductKernel
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixProductKernel:
+    """Stacks of matrices ``(source - zero point) @ (weights - zero point)``, on the array.
+
+    Rows of an image are matrices, their columns the rows of a matrix, channels its columns. A
+    tensor with one image, or one row, has the same matrix for all those of the output.
+    """
+
+    name: str
+    source: str
+    #: Of tiles of weights, see `tilewright.compiler.lowering.bindings.WeightTiles`; zero beyond
+    #: the channels of `source`.
+    weights: str
+    output: str
+    source_zero_point: int
+    weights_zero_point: int
+    #: The same for all channels; its bias holds the product of the zero points.
+    scale: Requantisation
+
+
+Kernel: TypeAlias = MatrixKernel | LaneKernel | ProductKernel | MatrixProductKernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import numpy.typing as npt
 from typing_extensions import assert_never
 
 from tilewright.compiler.graph import Graph, Node
+from tilewright.compiler.lowering.attention import lower_matrix_product
 from tilewright.compiler.lowering.broadcast import (
     Operand,
     lower_expand,
@@ -109,7 +110,9 @@ def _dispatch(node: Node, graph: Graph, config: AcceleratorConfig) -> Decision: 
             return lower_transposed(node, op, graph, config)
         case Mul() as op:
             return lower_multiplication(node, op, graph, config)
-        case Softmax() | MatMul() | LayerNorm():
+        case MatMul() as op:
+            return lower_matrix_product(node, op, graph, config)
+        case Softmax() | LayerNorm():
             return _unsupported(node)
         case Upsample2d() as op:
             return lower_upsample(node, op, graph)

@@ -16,6 +16,7 @@ from tilewright.compiler.lowering.buffers import (
     Placed,
     TileLoad,
     WeightLoad,
+    WeightTileLoad,
 )
 from tilewright.compiler.lowering.emitter import Emitter
 from tilewright.compiler.lowering.nests import (
@@ -219,8 +220,10 @@ class NestTiles:
             self._arrays[id(operation)] = ArrayCode(operation)
         tile = self._buffer(operation.inputs["inp"], indices)
         weights = self._buffer(operation.inputs["wgt"], indices)
-        if not isinstance(tile, TileLoad) or not isinstance(weights, WeightLoad):
-            raise CompileError("the array multiplies activations from DRAM with constant weights")
+        if not isinstance(tile, TileLoad | FillLoad) or not isinstance(
+            weights, WeightLoad | WeightTileLoad
+        ):
+            raise CompileError("the array multiplies activations from DRAM with weights")
         output = self._output(operation, indices, emitter)
         self._arrays[id(operation)].emit(indices, tile, weights, output, emitter)
 
@@ -237,7 +240,7 @@ class NestTiles:
                     inputs[name] = buffer
                 case TileLoad() | FillLoad() | ConstantLoad():
                     inputs[name] = buffer.bring(emitter, spans)
-                case WeightLoad():
+                case WeightLoad() | WeightTileLoad():
                     raise CompileError(f"{access.tensor.name!r} holds weights of the array")
                 case _:
                     assert_never(buffer)

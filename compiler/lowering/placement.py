@@ -18,18 +18,22 @@ from tilewright.compiler.lowering.kernels import (
     LaneKernel,
     Legalised,
     MatrixKernel,
+    MatrixProductKernel,
     ProductKernel,
 )
 from tilewright.compiler.lowering.lane_products import ProductSchedule
 from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.legalise import legalise
 from tilewright.compiler.lowering.matrix import MatrixSchedule
+from tilewright.compiler.lowering.matrix_products import MatrixProductSchedule
 from tilewright.compiler.lowering.reductions import ReductionSchedule, needs_reduction
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 
-Schedule: TypeAlias = MatrixSchedule | LaneSchedule | ReductionSchedule | ProductSchedule
+Schedule: TypeAlias = (
+    MatrixSchedule | LaneSchedule | ReductionSchedule | ProductSchedule | MatrixProductSchedule
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,8 @@ def kernel_tensors(kernel: Kernel) -> tuple[str, ...]:
             return (*(source.tensor for source in kernel.sources), kernel.output)
         case ProductKernel():
             return kernel.source, kernel.factors, kernel.output
+        case MatrixProductKernel():
+            return kernel.source, kernel.weights, kernel.output
         case _:
             assert_never(kernel)
 
@@ -146,7 +152,7 @@ def _unpaddable(
             pass
         case MatrixKernel(phases=phases):
             rows, columns = output.height // phases[0], output.width // phases[1]
-        case ProductKernel():
+        case ProductKernel() | MatrixProductKernel():
             return None
         case _:
             assert_never(kernel)
@@ -180,6 +186,8 @@ def make_schedule(
             return LaneSchedule(kernel, tensors, config, streamed=streamed, choices=choices)
         case ProductKernel():
             return ProductSchedule(kernel, tensors, config)
+        case MatrixProductKernel():
+            return MatrixProductSchedule(kernel, tensors, config)
         case _:
             assert_never(kernel)
 

@@ -46,7 +46,9 @@ def _take_first_weights(before: Sequence[Task], tasks: list[Task]) -> list[Task]
 
 
 def _loads_weights(task: Task) -> bool:
-    return isinstance(task.instruction, Load) and task.instruction.memory is Memory.WGT
+    """Whether a task loads constant weights; others are results that must be there first."""
+    load = task.instruction
+    return isinstance(load, Load) and load.memory is Memory.WGT and task.dram is None
 
 
 def _touches(task: Task, load: Task) -> bool:

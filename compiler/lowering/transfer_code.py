@@ -11,7 +11,10 @@ from tilewright.compiler.lowering.bindings import (
     DramView,
     Fill,
     PairView,
+    Terms,
     WeightBlocks,
+    WeightTerms,
+    WeightTiles,
 )
 from tilewright.compiler.lowering.buffers import (
     Buffer,
@@ -20,6 +23,7 @@ from tilewright.compiler.lowering.buffers import (
     Placed,
     TileLoad,
     WeightLoad,
+    WeightTileLoad,
 )
 from tilewright.compiler.lowering.emitter import NO_PADDING, Emitter, Padding
 from tilewright.compiler.lowering.nests import Access, Operation
@@ -30,6 +34,10 @@ from tilewright.isa.errors import CompileError
 
 #: Axes of activations in DRAM: group, block, row, column, part, image, lane.
 _RANK = 7
+#: The axis of blocks where terms and groups are in front.
+_TERM_PLANES = 2
+#: Axes of weights with terms: term, group, row, block, part, block of inputs, part of inputs.
+_WEIGHT_AXES = 7
 #: With rows and columns given by two axes each.
 _INTERLEAVED_RANK = 9
 
@@ -66,9 +74,21 @@ def evaluate_load(
             return _pair_load(operation, begins, extents, binding, sizes, origins)
         case Fill():
             memory = memory_of(target.tensor.scope)
-            return FillLoad(memory=memory, value=binding.value, sizes=sizes, origins=origins)
+            return FillLoad(
+                memory=memory,
+                value=binding.value,
+                sizes=sizes,
+                origins=origins,
+                plane_axis=target.axes[0],
+            )
         case DramView():
             return _tile_load(operation, indices, numbers, binding, extents, sizes, origins)
+        case Terms():
+            return _term_load(operation, begins, extents, binding, sizes, origins)
+        case WeightTerms():
+            return _weight_load(begins, binding)
+        case WeightTiles():
+            raise CompileError(f"{source.tensor.name!r} must have an axis of terms")
         case _:
             assert_never(binding)
 
@@ -146,6 +166,51 @@ def _tile_load(
         origins=origins,
         plane_axis=target.axes[0],
     )
+
+
+def _term_load(
+    operation: Operation,
+    begins: tuple[int, ...],
+    extents: tuple[int, ...],
+    binding: Terms,
+    sizes: tuple[int, ...],
+    origins: tuple[int, ...],
+) -> TileLoad | FillLoad:
+    """Return the load of blocks, rows and columns of the tensor of one term."""
+    term, group, block, row, column, *_ = begins
+    _, _, blocks, rows, columns, *_ = extents
+    memory = memory_of(operation.output.tensor.scope)
+    match binding.terms[term]:
+        case Fill(value=value):
+            return FillLoad(
+                memory=memory, value=value, sizes=sizes, origins=origins, plane_axis=_TERM_PLANES
+            )
+        case DramView() as view:
+            return TileLoad(
+                memory=memory,
+                view=view,
+                group=group,
+                block=block,
+                blocks=blocks,
+                row=row,
+                rows=rows,
+                column=column,
+                columns=columns,
+                padding=NO_PADDING,
+                sizes=sizes,
+                origins=origins,
+                plane_axis=_TERM_PLANES,
+            )
+
+
+def _weight_load(begins: tuple[int, ...], binding: WeightTerms) -> WeightLoad | WeightTileLoad:
+    """Return the load of the weights of one term."""
+    term, group, row, *blocks = begins[:_WEIGHT_AXES]
+    match binding.terms[term]:
+        case WeightBlocks() as constants:
+            return WeightLoad(weights=constants, begins=(0, 0, 0, *blocks))
+        case WeightTiles() as tiles:
+            return WeightTileLoad(weights=tiles, begins=(0, group, row, *blocks))
 
 
 def _inside(begin: int, end: int, extent: int) -> tuple[int, int]:

@@ -193,6 +193,7 @@ def _constant_loads(config: AcceleratorConfig) -> tuple[Intrinsic, ...]:
     """Declare loads of constants, by scratchpad and number of axes in front of the entry's."""
     lanes = config.block_out
     kinds = (
+        (Memory.INP, INT8, (config.batch, config.block_in)),
         (Memory.WGT, INT8, (lanes, config.block_in)),
         (Memory.PRM, INT32, (lanes, 3)),
         (Memory.COEF, INT16, (lanes,)),

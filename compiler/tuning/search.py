@@ -11,6 +11,7 @@ from tilewright.compiler.lowering.lane_products import ProductSchedule
 from tilewright.compiler.lowering.lane_tiling import legal_lane_tilings
 from tilewright.compiler.lowering.lanes import LaneSchedule
 from tilewright.compiler.lowering.matrix import MatrixSchedule
+from tilewright.compiler.lowering.matrix_products import MatrixProductSchedule
 from tilewright.compiler.lowering.placement import Schedule
 from tilewright.compiler.lowering.reductions import ReductionSchedule
 from tilewright.compiler.tuning.problem import Judge, Problem, problem_program
@@ -163,7 +164,7 @@ def _height(schedule: Schedule) -> int:
             return schedule.shape.output.shape.height
         case LaneSchedule():
             return schedule.shape.rows
-        case ReductionSchedule() | ProductSchedule():
+        case ReductionSchedule() | ProductSchedule() | MatrixProductSchedule():
             raise AssertionError("this kernel has no tiles to choose")
         case _:
             assert_never(schedule)
@@ -175,7 +176,7 @@ def _legal(schedule: Schedule, config: AcceleratorConfig) -> Sequence[Tiling]:
             return schedule.legal_tilings()
         case LaneSchedule():
             return legal_lane_tilings(schedule.shape, config)
-        case ReductionSchedule() | ProductSchedule():
+        case ReductionSchedule() | ProductSchedule() | MatrixProductSchedule():
             raise AssertionError("this kernel has no tiles to choose")
         case _:
             assert_never(schedule)
@@ -185,7 +186,7 @@ def _tiling(schedule: Schedule) -> Tiling:
     match schedule:
         case MatrixSchedule() | LaneSchedule():
             return schedule.tiling
-        case ReductionSchedule() | ProductSchedule():
+        case ReductionSchedule() | ProductSchedule() | MatrixProductSchedule():
             raise AssertionError("this kernel has no tiles to choose")
         case _:
             assert_never(schedule)

@@ -86,3 +86,37 @@ def test_multiplication_equals_the_integer_graph(case: str, machine: str) -> Non
     builder = GraphBuilder(seed=len(case) + 1000 * list(MACHINES).index(machine))
     graph = builder.build(MULTIPLICATIONS[case](builder))
     check(graph, builder.values(graph), MACHINES[machine])
+
+
+MATRICES: dict[str, Case] = {
+    "one": lambda b: b.matmul(b.input(1, 7, 20), b.input(1, 20, 9)),
+    "symmetric": lambda b: b.matmul(b.input(1, 7, 20), b.input(1, 20, 9), (0, 0)),
+    "after softmax": lambda b: b.matmul(b.input(1, 3, 9, 9), b.input(1, 3, 9, 12), (-128, 5)),
+    "both unsigned": lambda b: b.matmul(b.input(1, 2, 5, 9), b.input(1, 2, 9, 5), (-128, -128)),
+    "heads": lambda b: b.matmul(b.input(1, 3, 17, 32), b.input(1, 3, 32, 33)),
+    "images": lambda b: b.matmul(b.input(2, 2, 5, 6), b.input(2, 2, 6, 4)),
+    "vector": lambda b: b.matmul(b.input(1, 2, 1, 40), b.input(1, 2, 40, 1)),
+    "long": lambda b: b.matmul(b.input(1, 50, 70), b.input(1, 70, 66)),
+    "outer product": lambda b: b.matmul(b.input(1, 5, 1), b.input(1, 1, 21)),
+    "one for all heads": lambda b: b.matmul(b.input(1, 1, 5, 6), b.input(1, 3, 6, 4)),
+    "one for all images": lambda b: b.matmul(b.input(2, 3, 5, 6), b.input(1, 1, 6, 4)),
+    "constant first": lambda b: b.matmul(b.int8_constant(4, 6), b.input(1, 6, 11)),
+    "constant second": lambda b: b.matmul(b.input(1, 2, 4, 6), b.int8_constant(2, 6, 11)),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("case", MATRICES)
+def test_matrix_product_equals_the_integer_graph(case: str, machine: str) -> None:
+    builder = GraphBuilder(seed=len(case) + 1000 * list(MACHINES).index(machine))
+    graph = builder.build(MATRICES[case](builder))
+    check(graph, builder.values(graph), MACHINES[machine])
+
+
+@pytest.mark.parametrize("machine", ["tiny", "odd"])
+def test_the_nests_of_a_matrix_product_compute_what_the_graph_says(machine: str) -> None:
+    builder = GraphBuilder(seed=3)
+    graph = builder.build(
+        builder.matmul(builder.input(1, 2, 5, 9), builder.input(1, 2, 9, 6), (7, -128))
+    )
+    check_nests(graph, builder.values(graph), MACHINES[machine])

@@ -15,6 +15,7 @@ from tilewright.compiler.operators import (
     DataType,
     Expand,
     Lookup,
+    MatMul,
     MaxPool2d,
     Mul,
     Operator,
@@ -172,6 +173,21 @@ class GraphBuilder:
         multiplier, shift = self.scale(5000.0, 1)
         a_zero, b_zero = zeros or self.rng.integers(-128, 128, 2).tolist()
         op = Mul(
+            a_zero_point=a_zero,
+            b_zero_point=b_zero,
+            multiplier=int(multiplier[0]),
+            shift=int(shift[0]),
+            zero_point=int(self.rng.integers(-128, 128)),
+            low=-128,
+            high=127,
+        )
+        return self.node(op, a, b)
+
+    def matmul(self, a: str, b: str, zeros: tuple[int, int] | None = None) -> str:
+        """Append a product of stacks of matrices; zero points are random unless given."""
+        multiplier, shift = self.scale(6000.0 * self.shape(a)[-1] ** 0.5, 1)
+        a_zero, b_zero = zeros or self.rng.integers(-128, 128, 2).tolist()
+        op = MatMul(
             a_zero_point=a_zero,
             b_zero_point=b_zero,
             multiplier=int(multiplier[0]),

@@ -1,6 +1,7 @@
 """Execution of an integer graph by the loop nests of its kernels, with the interpreter of nests."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from tilewright.compiler.lowering.bindings import (
     DramView,
     Fill,
     PairView,
+    Terms,
     WeightBlocks,
+    WeightTerms,
+    WeightTiles,
 )
 from tilewright.compiler.lowering.lower import generate_code
 from tilewright.compiler.lowering.placement import place
@@ -35,6 +39,10 @@ def run_nests(
     for stage in placed.stages:
         code = generate_code(stage.nodes, placed.kernels, graph, config, keep_intermediates=keep)
         blocked = {name: _empty(tensor) for name, tensor in code.tensors.items()}
+        for name, array in code.stage.constants.items():
+            blocked[name][...] = (
+                code.tensors[name].pack(array).view(np.int8).reshape(blocked[name].shape)
+            )
         for name in code.stage.inputs:
             array = inputs[name]
             if name in code.stage.folds:
@@ -72,6 +80,18 @@ def _input(tensor: Tensor, binding: Binding, blocked: Mapping[str, np.ndarray]) 
     if isinstance(binding, DramView):
         view = blocked[binding.name][_part(binding, tensor.shape)]
         return np.ascontiguousarray(view).reshape(tensor.shape)
+    if isinstance(binding, Terms):
+        parts = [_input(_without_first(tensor), term, blocked) for term in binding.terms]
+        return np.stack(parts)
+    if isinstance(binding, WeightTerms):
+        parts = [_input(_without_first(tensor), term, blocked) for term in binding.terms]
+        return np.stack([np.broadcast_to(part, tensor.shape[1:]) for part in parts])
+    if isinstance(binding, WeightTiles):
+        groups, rows, blocks, parts, from_blocks, from_parts, *entry = tensor.shape
+        stored = blocked[binding.view.name].reshape(
+            groups, from_blocks, from_parts, rows, blocks, parts, *entry
+        )
+        return np.ascontiguousarray(stored.transpose(0, 3, 4, 5, 1, 2, 6, 7))
     if isinstance(binding, PairView):
         view = binding.pairs
         groups, blocks, rows, columns, *_ = tensor.shape
@@ -81,7 +101,7 @@ def _input(tensor: Tensor, binding: Binding, blocked: Mapping[str, np.ndarray]) 
         return np.full(tensor.shape, binding.value, np.int8)
     if isinstance(binding, WeightBlocks):
         tiles = np.where(binding.present[..., None, None], binding.tiles, 0)
-        return tiles.astype(np.int8)
+        return tiles.astype(np.int8).reshape(tiles.shape[-len(tensor.shape) :])
     assert isinstance(binding, ConstantEntries)
     data = np.ascontiguousarray(binding.entries)
     if tensor.dtype is not ScalarType.INT32:
@@ -90,6 +110,10 @@ def _input(tensor: Tensor, binding: Binding, blocked: Mapping[str, np.ndarray]) 
     bias = words[..., 0].astype(np.uint32).view(np.int32)
     scale, shift = words[..., 1] % (1 << MULTIPLIER_BITS), words[..., 1] >> MULTIPLIER_BITS
     return np.stack([bias, scale, shift], axis=-1).astype(np.int32)
+
+
+def _without_first(tensor: Tensor) -> Tensor:
+    return replace(tensor, shape=tensor.shape[1:])
 
 
 def _write(result: np.ndarray, binding: Binding, blocked: Mapping[str, np.ndarray]) -> None:
