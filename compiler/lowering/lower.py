@@ -3,56 +3,29 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.compiler.compiled import AcceleratorStep, Binding, Fold, LayerInfo
+from tilewright.compiler.compiled import AcceleratorStep, Binding, LayerInfo
 from tilewright.compiler.graph import Graph, Node
 from tilewright.compiler.lowering.chains import Pipeline, make_pipelines
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.lowering.emitter import ConstantPool, Emitter
-from tilewright.compiler.lowering.folding import fold, folded_shape
-from tilewright.compiler.lowering.fusion import KernelGroup, fuse
-from tilewright.compiler.lowering.kernels import Kernel, Legalised, MatrixKernel
+from tilewright.compiler.lowering.fusion import KernelGroup
+from tilewright.compiler.lowering.kernels import Kernel, Legalised
+from tilewright.compiler.lowering.matrix_products import MatrixProductSchedule
 from tilewright.compiler.lowering.pipelining import emit_pipeline
-from tilewright.compiler.lowering.placement import (
-    Schedule,
-    fits,
-    kernel_tensors,
-    tensor_views,
-)
-from tilewright.compiler.lowering.places import Places, join_copies, place_of, view_places
+from tilewright.compiler.lowering.placement import Schedule, kernel_tensors
+from tilewright.compiler.lowering.places import place_of
 from tilewright.compiler.lowering.prefetch import prefetch_weights
+from tilewright.compiler.lowering.stages import PreparedStage, prepare
 from tilewright.compiler.lowering.tasks import Task
-from tilewright.compiler.lowering.tensors import BlockedTensor, Int8Array, TensorShape
+from tilewright.compiler.lowering.tensors import BlockedTensor
 from tilewright.compiler.lowering.tokens import assign_tokens
 from tilewright.compiler.memory_plan import Lifetime, MemoryPlan, plan_memory
-from tilewright.compiler.operators import Conv2d, ConvTranspose2d
+from tilewright.compiler.operators import Conv2d, ConvTranspose2d, MatMul
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.encoding import instruction_bytes
 from tilewright.isa.errors import CompileError
 from tilewright.isa.instructions import AnyInstruction, Finish
 from tilewright.isa.program import Buffer, BufferRole, Program, Segment, code_alignment_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stage:
-    """The kernels of a stage in order, and its tensors by name."""
-
-    groups: tuple[KernelGroup, ...]
-    shapes: Mapping[str, TensorShape]
-    #: Of tensors that share the bytes of another one.
-    places: Places
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    folds: Mapping[str, tuple[str, Fold]]
-
-    @property
-    def constants(self) -> dict[str, Int8Array]:
-        """Values of tensors that are in DRAM from the beginning."""
-        return {name: values for group in self.groups for name, values in group.legalised.constants}
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """All kernels in order."""
-        return tuple(kernel for group in self.groups for kernel in group.legalised.kernels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +43,7 @@ def stage_kernels(
     config: AcceleratorConfig,
 ) -> StageKernels:
     """Return the kernels that `lower_stage` would lower, fused and folded."""
-    stage = _prepare(nodes, kernels, graph, config, keep_intermediates=False, choices=NO_CHOICES)
+    stage = prepare(nodes, kernels, graph, config, keep_intermediates=False, choices=NO_CHOICES)
     return StageKernels(
         kernels=stage.kernels,
         tensors={name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()},
@@ -114,7 +87,7 @@ def lower_stage(
 class StageCode:
     """The code of a stage before it is a program."""
 
-    stage: _Stage
+    stage: PreparedStage
     #: Of each kernel.
     schedules: tuple[Schedule, ...]
     layer_of_kernel: tuple[int, ...]
@@ -137,7 +110,7 @@ def generate_code(
     latency_hiding: bool = True,
 ) -> StageCode:
     """Generate the code of a stage, as `lower_stage` assembles it."""
-    stage = _prepare(
+    stage = prepare(
         nodes, kernels, graph, config, keep_intermediates=keep_intermediates, choices=choices
     )
     flat = {name: BlockedTensor.at(0, shape, config) for name, shape in stage.shapes.items()}
@@ -194,111 +167,12 @@ def _tasks(
     )
 
 
-def _prepare(
-    nodes: Sequence[Node],
-    kernels: Mapping[str, Legalised],
-    graph: Graph,
-    config: AcceleratorConfig,
-    *,
-    keep_intermediates: bool,
-    choices: Choices,
-) -> _Stage:
-    """Fuse, resolve views, fold first layers, and find what comes in and goes out."""
-    computing = [node for node in nodes if kernels[node.name].kernels]
-    if keep_intermediates:
-        groups = tuple(
-            KernelGroup(nodes=(node,), legalised=kernels[node.name]) for node in computing
-        )
-    else:
-        groups = fuse(
-            computing, kernels, graph, lambda joined: _fits(joined, graph, config, choices)
-        )
-    places = view_places(nodes, kernels)
-    inputs = _inputs(nodes, graph)
-    outputs = _outputs(nodes, groups, graph, everything=keep_intermediates)
-    shapes: dict[str, TensorShape] = {}
-    for group in groups:
-        shapes.update(group.legalised.temporaries)
-        for kernel in group.legalised.kernels:
-            for name in kernel_tensors(kernel):
-                if name not in shapes:
-                    shapes[name] = TensorShape.of(graph.tensors[name].shape)
-    for name in (*inputs, *outputs, *places, *(place.root for place in places.values())):
-        shapes.setdefault(name, TensorShape.of(graph.tensors[name].shape))
-    if not keep_intermediates:
-        groups, places = join_copies(groups, places, shapes, config)
-    stage = _Stage(
-        groups=groups, shapes=shapes, places=places, inputs=inputs, outputs=outputs, folds={}
-    )
-    return stage if keep_intermediates else _fold_inputs(stage, config)
-
-
-def _fits(joined: Legalised, graph: Graph, config: AcceleratorConfig, choices: Choices) -> bool:
-    tensors = tensor_views(joined, graph, config)
-    return all(fits(kernel, tensors, config, choices) for kernel in joined.kernels)
-
-
-def _inputs(nodes: Sequence[Node], graph: Graph) -> tuple[str, ...]:
-    """Tensors that come from outside the stage."""
-    made = {name for node in nodes for name in node.outputs}
-    read = dict.fromkeys(
-        name for node in nodes for name in node.inputs if name not in graph.constants
-    )
-    return tuple(name for name in read if name not in made)
-
-
-def _outputs(
-    nodes: Sequence[Node], groups: tuple[KernelGroup, ...], graph: Graph, *, everything: bool
-) -> tuple[str, ...]:
-    """Tensors that something outside the stage reads."""
-    inside = {node.name for node in nodes}
-    readers = graph.consumers()
-    made = [name for node in nodes for name in node.outputs]
-    return tuple(
-        name
-        for name in made
-        if everything
-        or name in graph.outputs
-        or any(reader.name not in inside for reader in readers[name])
-    )
-
-
-def _fold_inputs(stage: _Stage, config: AcceleratorConfig) -> _Stage:
-    """Fold the windows of first layers into the layout of the stage's inputs."""
-    groups = list(stage.groups)
-    shapes = dict(stage.shapes)
-    folds: dict[str, tuple[str, Fold]] = {}
-    for name in stage.inputs:
-        readers = [
-            (number, kernel)
-            for number, group in enumerate(groups)
-            for kernel in group.legalised.kernels
-            if name in kernel_tensors(kernel)
-        ]
-        viewed = any(place.root == name for place in stage.places.values())
-        if len(readers) != 1 or viewed or name in stage.outputs:
-            continue
-        number, kernel = readers[0]
-        if not isinstance(kernel, MatrixKernel) or kernel.source != name:
-            continue
-        if kernel.residual is not None and kernel.residual.tensor == name:
-            continue
-        shape = folded_shape(kernel, shapes[name], shapes[kernel.output], config)
-        if shape is None:
-            continue
-        folded = f"{name}#folded"
-        new_kernel, rule = fold(kernel, shapes[name], shape, folded)
-        del shapes[name]
-        shapes[folded] = shape
-        folds[name] = (folded, rule)
-        legalised = groups[number].legalised
-        kept = tuple(new_kernel if one is kernel else one for one in legalised.kernels)
-        groups[number] = replace(groups[number], legalised=replace(legalised, kernels=kept))
-    return replace(stage, groups=tuple(groups), shapes=shapes, folds=folds)
-
-
 def _address(
-    tensor: BlockedTensor, name: str, stage: _Stage, plan: MemoryPlan, constants: ConstantPool
+    tensor: BlockedTensor,
+    name: str,
+    stage: PreparedStage,
+    plan: MemoryPlan,
+    constants: ConstantPool,
 ) -> int:
     values = stage.constants.get(name)
     if values is not None:
@@ -308,7 +182,7 @@ def _address(
 
 
 def _plan(
-    stage: _Stage,
+    stage: PreparedStage,
     pipelines: Sequence[Pipeline],
     flat: Mapping[str, BlockedTensor],
     alignment: int,
@@ -350,7 +224,9 @@ def _plan(
     return plan_memory(lifetimes, alignment)
 
 
-def _input_binding(stage: _Stage, tensors: Mapping[str, BlockedTensor], name: str) -> Binding:
+def _input_binding(
+    stage: PreparedStage, tensors: Mapping[str, BlockedTensor], name: str
+) -> Binding:
     if name not in stage.folds:
         return Binding(tensor=name, layout=tensors[name])
     folded, rule = stage.folds[name]
@@ -398,11 +274,21 @@ def _assemble(code: StageCode, config: AcceleratorConfig) -> Program:
 
 
 def _layer_info(group: KernelGroup, schedules: Sequence[Schedule]) -> LayerInfo:
-    convolution = any(isinstance(node.op, Conv2d | ConvTranspose2d) for node in group.nodes)
+    products = _products(group, schedules)
     return LayerInfo(
         name="+".join(node.name for node in group.nodes),
         operator="+".join(type(node.op).__name__ for node in group.nodes),
         nodes=tuple(node.name for node in group.nodes),
-        macs=sum(schedule.macs for schedule in schedules) if convolution else 0,
-        ideal_cycles=sum(schedule.ideal_cycles for schedule in schedules) if convolution else 0,
+        macs=sum(schedule.macs for schedule in products),
+        ideal_cycles=sum(schedule.ideal_cycles for schedule in products),
     )
+
+
+def _products(group: KernelGroup, schedules: Sequence[Schedule]) -> Sequence[Schedule]:
+    """Return those whose multiplications are the operator's: others only move data."""
+    if any(isinstance(node.op, Conv2d | ConvTranspose2d) for node in group.nodes):
+        return schedules
+    if any(isinstance(node.op, MatMul) for node in group.nodes):
+        assert isinstance(schedules[-1], MatrixProductSchedule), "the product comes last"
+        return schedules[-1:]
+    return ()
