@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rtl_runs import run_on_both
 
 import tilewright as tw
 from tilewright.isa.config import AcceleratorConfig
-from tilewright.isa.memories import Memory
 from tilewright.isa.presets import PYNQ, TINY
-from tilewright.sim.rtl import run_rtl
 from tilewright.sim.rtl_build import ToolError, find_toolchain
-from tilewright.sim.simulator import simulate
 
 NETWORKS = (
     "resnet8_cifar10_int8.tflite",
@@ -41,17 +39,7 @@ def check(path: Path, config: AcceleratorConfig, rng: np.random.Generator) -> No
         for buffer in program.inputs:
             end = buffer.address + buffer.size_bytes
             dram[buffer.address : end] = rng.integers(0, 256, buffer.size_bytes)
-        hardware, simulation = run_rtl(program, dram), simulate(program, dram)
-        for kind in ("dispatch", "start", "finish"):
-            np.testing.assert_array_equal(
-                getattr(hardware.timeline, kind), getattr(simulation.timeline, kind), kind
-            )
-        assert hardware.timeline.cycles == simulation.timeline.cycles
-        np.testing.assert_array_equal(hardware.dram, simulation.dram)
-        for memory in Memory:
-            np.testing.assert_array_equal(
-                hardware.scratchpads[memory], simulation.state.bytes[memory], memory.name
-            )
+        run_on_both(program, dram)
 
 
 def test_demo_network(rng: np.random.Generator) -> None:
