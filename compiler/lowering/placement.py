@@ -196,12 +196,20 @@ def _describe(legalised: Legalised) -> str:
     match legalised.kernels:
         case ():
             return "a view, no data moves"
-        case (MatrixKernel(),):
-            return "gemm engine"
-        case (LaneKernel(),):
-            return "vector engine"
+        case (kernel,):
+            return _engine(kernel)
         case several:
-            return f"{len(several)} kernels"
+            return f"{' and '.join(sorted(set(map(_engine, several))))}, {len(several)} kernels"
+
+
+def _engine(kernel: Kernel) -> str:
+    match kernel:
+        case MatrixKernel() | MatrixProductKernel():
+            return "gemm engine"
+        case LaneKernel() | ProductKernel():
+            return "vector engine"
+        case _:
+            assert_never(kernel)
 
 
 def _drop_lonely_views(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from integer_graphs import GraphBuilder
 from nest_values import run_nests
 from stepping import run_compiled
@@ -12,6 +14,7 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.compiled import Target
 from tilewright.compiler.evaluate import evaluate_all
 from tilewright.compiler.graph import Graph
+from tilewright.compiler.operators import Add, MatMul, Mul
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.presets import PRESETS
 
@@ -120,3 +123,85 @@ def test_the_nests_of_a_matrix_product_compute_what_the_graph_says(machine: str)
         builder.matmul(builder.input(1, 2, 5, 9), builder.input(1, 2, 9, 6), (7, -128))
     )
     check_nests(graph, builder.values(graph), MACHINES[machine])
+
+
+ZEROS = (-128, -1, 0, 3, 127)
+
+
+def requantised(total: np.ndarray, op: MatMul | Mul | Add, bias: int = 0) -> np.ndarray:
+    """The definition in real numbers, which float64 holds exactly here."""
+    real = (total + bias).astype(np.float64) * op.multiplier / 2.0**op.shift
+    return np.clip(np.round(real) + op.zero_point, op.low, op.high).astype(np.int8)
+
+
+def run(builder: GraphBuilder, result: str, machine: str) -> tuple[np.ndarray, Graph, dict]:
+    """Return a result of the accelerator, the graph and the inputs as int64."""
+    graph = builder.build(result)
+    inputs = builder.values(graph)
+    compiled = compile_graph(graph, MACHINES[machine])
+    assert [entry.target for entry in compiled.placement] == [Target.ACCELERATOR]
+    values, _ = run_compiled(compiled, inputs)
+    return values[result], graph, {name: array.astype(np.int64) for name, array in inputs.items()}
+
+
+@st.composite
+def broadcast_shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of two operands of which either may repeat rows, columns and channels."""
+    rank = draw(st.sampled_from((2, 3, 4)))
+    images = draw(st.integers(1, 2))
+    whole = [draw(st.integers(1, 9)) for _ in range(rank - 2)] + [draw(st.integers(1, 21))]
+    shapes = []
+    for _ in range(2):
+        repeated = [draw(st.integers(0, 3)) == 0 for _ in whole]
+        shapes.append((images, *(1 if r else n for n, r in zip(whole, repeated, strict=True))))
+    return shapes[0], shapes[1]
+
+
+@settings(max_examples=12, deadline=None)
+@given(shapes=broadcast_shapes(), zeros=st.tuples(*[st.sampled_from(ZEROS)] * 2))
+def test_multiplication_of_any_shapes_is_that_of_numpy(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], zeros: tuple[int, int]
+) -> None:
+    builder = GraphBuilder(seed=sum(map(sum, shapes)))
+    a, b = (builder.input(*shape) for shape in shapes)
+    found, graph, values = run(builder, builder.multiply(a, b, zeros), "odd")
+    op = graph.nodes[0].op
+    assert isinstance(op, Mul)
+    np.testing.assert_array_equal(
+        found, requantised((values[a] - zeros[0]) * (values[b] - zeros[1]), op)
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(shapes=broadcast_shapes())
+def test_addition_of_any_shapes_is_that_of_numpy(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    builder = GraphBuilder(seed=sum(map(sum, shapes)))
+    a, b = (builder.input(*shape) for shape in shapes)
+    found, graph, values = run(builder, builder.add(a, b), "odd")
+    op = graph.nodes[0].op
+    assert isinstance(op, Add)
+    total = values[a] * op.a_coefficient + values[b] * op.b_coefficient
+    np.testing.assert_array_equal(found, requantised(total, op, op.bias))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sizes=st.tuples(*[st.integers(1, 2)] * 2, *[st.integers(1, 27)] * 3),
+    one_matrix=st.booleans(),
+    zeros=st.tuples(*[st.sampled_from(ZEROS)] * 2),
+)
+def test_matrix_product_of_any_shape_is_that_of_numpy(
+    sizes: tuple[int, ...], one_matrix: bool, zeros: tuple[int, int]
+) -> None:
+    images, heads, rows, inner, columns = sizes
+    builder = GraphBuilder(seed=sum(sizes))
+    a = builder.input(images, heads, rows, inner)
+    b = builder.input(*((1, 1) if one_matrix else (images, heads)), inner, columns)
+    found, graph, values = run(builder, builder.matmul(a, b, zeros), "odd")
+    op = graph.nodes[0].op
+    assert isinstance(op, MatMul)
+    second = np.broadcast_to(values[b] - zeros[1], (images, heads, inner, columns))
+    product = np.einsum("nhik,nhkj->nhij", values[a] - zeros[0], second)
+    np.testing.assert_array_equal(found, requantised(product, op))

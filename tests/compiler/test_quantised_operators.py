@@ -7,8 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from onnx_networks import Network, Scale, serialized
+from stepping import run_compiled
 from tflite_writer import OperatorSpec, TensorSpec, write_tflite
 
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.compiled import Target
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.operators import (
     Add,
@@ -24,6 +27,7 @@ from tilewright.compiler.operators import (
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers.onnx_reader import read_onnx
 from tilewright.compiler.readers.tflite_reader import read_tflite
+from tilewright.isa.presets import PRESETS
 
 Array = npt.NDArray[Any]
 Adder = Callable[[Network, str, str], str]
@@ -116,6 +120,41 @@ def test_an_onnx_operator(
     network.node("Identity", [b], "unused")
     model = network.model({"a": a_shape, "b": b_shape}, ("y", "unused"))
     check_steps(model, {"a": a_shape, "b": b_shape}, kind, rng, run_onnxruntime)
+
+
+#: Of the above, with operands that the accelerator takes as they are.
+ON_ACCELERATOR = (
+    "product of matrices",
+    "product",
+    "product with a gate per channel",
+    "difference",
+    "nearest",
+)
+
+
+@pytest.mark.parametrize("case", ON_ACCELERATOR)
+def test_an_onnx_operator_on_the_accelerator(
+    case: str, rng: np.random.Generator, run_onnxruntime: RunOnnxruntime
+) -> None:
+    add, a_shape, b_shape, kind = CASES[case]
+    network = Network()
+    a, b = network.quantized_input("a", A), network.quantized_input("b", B)
+    network.finish(add(network, a, b), Y)
+    network.node("Identity", [b], "unused")
+    model = network.model({"a": a_shape, "b": b_shape}, ("y", "unused"))
+    compiled = compile_graph(
+        lower_to_integer(read_onnx(serialized(model), "network")), PRESETS["tiny"]
+    )
+    targets = [entry.target for entry in compiled.placement if entry.operator == kind.__name__]
+    assert targets == [Target.ACCELERATOR]
+    feeds = {
+        name: rng.uniform(-4, 4, shape).astype(np.float32)
+        for name, shape in (("a", a_shape), ("b", b_shape))
+    }
+    found, expected = run_compiled(compiled, feeds)[0]["y"], run_onnxruntime(model, feeds)["y"]
+    steps = np.rint(np.abs(found - expected) / Y.scale)
+    assert steps.max() <= 1
+    assert np.mean(steps) < 0.01
 
 
 @pytest.mark.parametrize("channels", [False, True])
