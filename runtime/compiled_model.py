@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from typing_extensions import Self
@@ -24,6 +24,7 @@ from tilewright.runtime.devices import AnyDevice, Device, PoolDevice, parse_devi
 from tilewright.runtime.execution import Execution, execute_steps
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.gpu_graphs import GpuGraphs
+from tilewright.runtime.host_code import HostLibraries, build_host_code
 from tilewright.runtime.inputs import Inputs, check_inputs
 from tilewright.runtime.model_file import load_compiled, save_compiled
 from tilewright.runtime.native_graphs import NativeGraphs, save_native_library
@@ -38,6 +39,8 @@ class CompiledModel:
     compiled: CompiledGraph
     #: Machine code of the graph and of host steps, made on first use.
     native: NativeGraphs = field(default_factory=NativeGraphs)
+    #: Machine code of host steps for a board, made ahead of time.
+    libraries: HostLibraries = field(default_factory=HostLibraries)
     #: Kernels of the graph, made on first use of a GPU.
     kernels: GpuGraphs = field(default_factory=GpuGraphs)
 
@@ -120,7 +123,9 @@ class CompiledModel:
                 execution = Execution(values=outputs)
             case _:
                 with open_machine(target, vcd=None if vcd is None else Path(vcd)) as machine:
-                    execution = execute_steps(self.compiled, arrays, machine, progress, self.native)
+                    execution = execute_steps(
+                        self.compiled, arrays, machine, progress, self.native, self.libraries
+                    )
         return self._result(target, execution, start)
 
     def run_many(
@@ -140,9 +145,10 @@ class CompiledModel:
 
             def run(item: dict[str, Array]) -> RunResult:
                 start = time.perf_counter()
-                return self._result(
-                    target, execute_steps(self.compiled, item, machine, native=self.native), start
+                execution = execute_steps(
+                    self.compiled, item, machine, native=self.native, libraries=self.libraries
                 )
+                return self._result(target, execution, start)
 
             return tuple(workers.map(run, arrays))
 
@@ -168,7 +174,26 @@ class CompiledModel:
 
     def save(self, path: PathLike) -> None:
         """Write the compiled model to one file, whole or not at all."""
-        save_compiled(self.compiled, path)
+        save_compiled(self.compiled, path, self.libraries.code)
+
+    def with_host_code(self, processor: str) -> Self:
+        """Return the model with its host steps compiled for a board's processor.
+
+        The code becomes part of the file and runs on the board without LLVM. It covers the
+        operators that have the same bits there as in numpy; the others stay in numpy.
+
+        Parameters
+        ----------
+        processor
+            ``cortex-a9`` or ``cortex-a53``.
+
+        Raises
+        ------
+        TilewrightError
+            If there is no such processor, no code generator, or no linker for the processor.
+        """
+        code = build_host_code(self.compiled, processor)
+        return replace(self, libraries=HostLibraries(code=code))
 
     def save_library(
         self,
@@ -206,7 +231,8 @@ class CompiledModel:
         TilewrightError
             If the file cannot be read, is damaged, or is of another version.
         """
-        return cls(compiled=load_compiled(path))
+        compiled, code = load_compiled(path)
+        return cls(compiled=compiled, libraries=HostLibraries(code=code))
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self}>"

@@ -8,9 +8,11 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
 from tilewright.compiler.evaluate import evaluate_node
-from tilewright.compiler.graph import Array, Graph
+from tilewright.compiler.graph import Array, Graph, Node
+from tilewright.cpu_gpu_backends.cpu.exact import exact_runs
 from tilewright.isa.program import check_config
 from tilewright.runtime.board_machine import Counters, Machine, MachineRun, Patch, Region
+from tilewright.runtime.host_code import HostLibraries
 from tilewright.runtime.native_graphs import NativeGraphs, is_heavy, subgraph
 from tilewright.sim.simulator import Progress
 from tilewright.sim.timeline import Timeline
@@ -31,15 +33,23 @@ def execute_steps(
     machine: Machine,
     progress: Progress | None = None,
     native: NativeGraphs | None = None,
+    libraries: HostLibraries | None = None,
 ) -> Execution:
-    """Run every step of `compiled` for inputs that fit its graph."""
+    """Run every step of `compiled` for inputs that fit its graph.
+
+    Parameters
+    ----------
+    native, libraries
+        Machine code of host steps: made here where it pays, and made ahead of time.
+    """
     graph = compiled.graph
     values: dict[str, Array] = {**graph.constants, **inputs}
     runs: list[MachineRun] = []
     for step in compiled.steps:
         match step:
             case HostStep():
-                _run_host(graph, step, values, native)
+                for exact, nodes in exact_runs(step.nodes):
+                    _run_host(graph, nodes, values, native if exact else None, libraries)
             case AcceleratorStep():
                 check_config(step.program, compiled.config)
                 runs.append(_run_program(compiled, step, values, machine, progress))
@@ -53,16 +63,22 @@ def execute_steps(
 
 
 def _run_host(
-    graph: Graph, step: HostStep, values: dict[str, Array], native: NativeGraphs | None
+    graph: Graph,
+    nodes: tuple[Node, ...],
+    values: dict[str, Array],
+    native: NativeGraphs | None,
+    libraries: HostLibraries | None,
 ) -> None:
-    """Compute a step's nodes: in machine code where that pays, else in numpy."""
-    part = (
-        None if native is None or not is_heavy(graph, step.nodes) else subgraph(graph, step.nodes)
-    )
-    if part is not None and native is not None and native.is_available:
+    """Compute nodes: in machine code that is there, or pays, else in numpy."""
+    ready = None if libraries is None else libraries.compute(graph, nodes, values)
+    if ready is not None:
+        values.update(ready)
+        return
+    if native is not None and is_heavy(graph, nodes) and native.is_available:
+        part = subgraph(graph, nodes)
         values.update(native.run(part, {name: values[name] for name in part.inputs}, 1))
         return
-    for node in step.nodes:
+    for node in nodes:
         values[node.outputs[0]] = evaluate_node(graph, node, values)
 
 

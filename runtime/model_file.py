@@ -17,13 +17,16 @@ from tilewright.isa.errors import ModelError, TilewrightError
 from tilewright.isa.program import Program, check_config
 from tilewright.isa.validator import validate
 from tilewright.runtime.files import PathLike, read_file, write_atomically
+from tilewright.runtime.host_code import HostCode, code_fits
 from tilewright.runtime.records import from_record, to_record
 
 #: First bytes of the file; the line end shows damage by text-mode transfers.
 MAGIC = b"tlwrcm\r\n"
 #: Version of the file format.
-VERSION = 2
+VERSION = 3
 
+#: Keys of the header.
+_PARTS = {"sections", "compiled", "host_code"}
 #: What the padded image of a fold may take, besides a multiple of its tensor.
 _PADDED_BYTES = 1 << 26
 
@@ -31,13 +34,13 @@ _PREFIX = struct.Struct("<8sII")
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
-def save_compiled(compiled: CompiledGraph, path: PathLike) -> None:
+def save_compiled(compiled: CompiledGraph, path: PathLike, code: HostCode | None = None) -> None:
     """Write the file of a compiled model, whole or not at all."""
-    write_atomically(path, compiled_to_bytes(compiled))
+    write_atomically(path, compiled_to_bytes(compiled, code))
 
 
-def load_compiled(path: PathLike) -> CompiledGraph:
-    """Read the file of a compiled model.
+def load_compiled(path: PathLike) -> tuple[CompiledGraph, HostCode | None]:
+    """Read the file of a compiled model, and the machine code in it.
 
     Raises
     ------
@@ -52,17 +55,20 @@ def load_compiled(path: PathLike) -> CompiledGraph:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
 
 
-def compiled_to_bytes(compiled: CompiledGraph) -> bytes:
+def compiled_to_bytes(compiled: CompiledGraph, code: HostCode | None = None) -> bytes:
     """Return the content of the file."""
     sections: list[bytes] = []
-    record = to_record(CompiledGraph, compiled, sections)
-    header = {"sections": [len(section) for section in sections], "compiled": record}
+    header = {
+        "compiled": to_record(CompiledGraph, compiled, sections),
+        "host_code": None if code is None else to_record(HostCode, code, sections),
+        "sections": [len(section) for section in sections],
+    }
     text = json.dumps(header, separators=(",", ":")).encode()
     body = b"".join((_PREFIX.pack(MAGIC, VERSION, len(text)), text, *sections))
     return body + hashlib.sha256(body).digest()
 
 
-def compiled_from_bytes(data: bytes) -> CompiledGraph:
+def compiled_from_bytes(data: bytes) -> tuple[CompiledGraph, HostCode | None]:
     """Read the content of the file; the inverse of `compiled_to_bytes`.
 
     Raises `TilewrightError` for anything else, and needs no more memory than a small multiple of
@@ -88,7 +94,12 @@ def compiled_from_bytes(data: bytes) -> CompiledGraph:
     sections = _split(body[header_end:], header["sections"])
     compiled: CompiledGraph = from_record(CompiledGraph, header["compiled"], sections, "compiled")
     _check_steps(compiled)
-    return compiled
+    if header["host_code"] is None:
+        return compiled, None
+    code: HostCode = from_record(HostCode, header["host_code"], sections, "host_code")
+    if not code_fits(code, compiled):
+        raise _damaged("its code for the host belongs to no step")
+    return compiled, code
 
 
 def has_signature(path: PathLike) -> bool:
@@ -105,7 +116,7 @@ def _parse_header(text: bytes) -> dict[str, Any]:
         header = json.loads(text)
     except (ValueError, RecursionError):
         raise _damaged("its header is not JSON") from None
-    if not isinstance(header, dict) or header.keys() != {"sections", "compiled"}:
+    if not isinstance(header, dict) or header.keys() != _PARTS:
         raise _damaged("its header lacks its parts")
     return header
 

@@ -48,7 +48,7 @@ class NativeGraphs:
             If the code generator is not installed, does not know this processor, or the processor
             lacks what `half` needs.
         """
-        _require_code_generator()
+        require_code_generator()
         from tilewright.cpu_gpu_backends.codegen.target import host_target
         from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
         from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
@@ -94,7 +94,7 @@ def save_native_library(
     CompileError
         If a shared library cannot be linked.
     """
-    _require_code_generator()
+    require_code_generator()
     from tilewright.cpu_gpu_backends.codegen.target import find_target
     from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, save_library
     from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
@@ -107,7 +107,8 @@ def save_native_library(
     return save_library(build_library(program, target, c_name(path.stem)), path, target)
 
 
-def _require_code_generator() -> None:
+def require_code_generator() -> None:
+    """Raise InputError unless the code generator is installed."""
     if importlib.util.find_spec("llvmlite") is None:
         raise InputError(
             "device 'cpu' needs llvmlite, which is not installed",

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from tilewright.commands.command import Command, Outcome
-from tilewright.compiler.compiled import Placement
+from tilewright.compiler.compiled import HostStep, Placement
 from tilewright.compiler.lowering.listing import list_layer
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_to_record
@@ -20,6 +20,7 @@ from tilewright.options import (
     load_program_file,
 )
 from tilewright.presentation import placement_records, placement_table
+from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.devices import Device
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.program_run import is_program
@@ -46,8 +47,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processor",
         metavar="NAME",
-        default="host",
-        help="of the library: host, x86-64-v3, cortex-a53 or cortex-a9 (default: %(default)s)",
+        help="of the library: host (the default), x86-64-v3, cortex-a53 or cortex-a9; without one,"
+        " of the board: host steps of -o m.tw are compiled for its cortex-a9 or cortex-a53",
     )
     add_arithmetic(parser)
     parser.add_argument(
@@ -59,10 +60,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     check_outputs(arguments.json, arguments.output, arguments.library)
-    if (arguments.half or arguments.direct) and not arguments.library:
-        raise InputError("--half and --direct are for --library: a .tw file is for every device")
-    if arguments.library and is_program(arguments.model):
-        raise InputError("a program for the accelerator does not run on a processor")
+    _check_options(arguments)
     if is_program(arguments.model):
         if arguments.layer:
             raise InputError("--layer is for models, a program has no tensor expressions")
@@ -73,17 +71,11 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     only_library = arguments.library is not None and arguments.output is None
     compiled = load_or_compile(arguments, terminal, Device.CPU.value if only_library else None)
     if arguments.output:
+        if arguments.processor and not arguments.library:
+            compiled = _with_host_code(compiled, arguments.processor, terminal)
         compiled.save(arguments.output)
     if arguments.library:
-        with terminal.stage(f"compiling for {arguments.processor}"):
-            files = compiled.save_library(
-                arguments.library,
-                arguments.processor,
-                half=arguments.half,
-                direct=arguments.direct,
-            )
-        for file in files:
-            terminal.message(f"wrote {file}")
+        _save_library(compiled, arguments, terminal)
     if arguments.layer:
         config = compiled.config
         choices = tuned_choices(Tuning.CACHED, config)
@@ -91,6 +83,39 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         terminal.result(text)
         return Outcome(record={"model": str(arguments.model), "listing": text})
     return _show(arguments, compiled.config, compiled.programs, compiled.placement, terminal)
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    if (arguments.half or arguments.direct) and not arguments.library:
+        raise InputError("--half and --direct are for --library: a .tw file is for every device")
+    if arguments.processor and not (arguments.library or arguments.output):
+        raise InputError("--processor is for --library, or for host steps in -o FILE.tw")
+    if is_program(arguments.model) and (arguments.library or arguments.processor):
+        raise InputError("a program for the accelerator does not run on a processor")
+
+
+def _with_host_code(compiled: CompiledModel, processor: str, terminal: Terminal) -> CompiledModel:
+    with terminal.stage(f"compiling host steps for {processor}"):
+        result = compiled.with_host_code(processor)
+    coded = result.libraries.node_names
+    steps = (step for step in compiled.compiled.steps if isinstance(step, HostStep))
+    others = [node.label for step in steps for node in step.nodes if node.name not in coded]
+    terminal.message(f"machine code for {processor}: {len(coded)} operators of the host")
+    if others:
+        terminal.message(f"in numpy there, for the same bits: {', '.join(others)}")
+    return result
+
+
+def _save_library(
+    compiled: CompiledModel, arguments: argparse.Namespace, terminal: Terminal
+) -> None:
+    processor = arguments.processor or "host"
+    with terminal.stage(f"compiling for {processor}"):
+        files = compiled.save_library(
+            arguments.library, processor, half=arguments.half, direct=arguments.direct
+        )
+    for file in files:
+        terminal.message(f"wrote {file}")
 
 
 def _show(

@@ -38,12 +38,15 @@ class Library:
         Two object files that belong together.
     header
         Declarations in C, with the sizes of inputs, outputs and workspace.
+    workspace_bytes
+        Size of the workspace.
     """
 
     prefix: str
     code: bytes
     constants: bytes
     header: str
+    workspace_bytes: int
 
 
 def build_library(program: CpuProgram, target: CpuTarget, prefix: str | None = None) -> Library:
@@ -72,6 +75,7 @@ def build_library(program: CpuProgram, target: CpuTarget, prefix: str | None = N
         code=code,
         constants=data_object(packed, names.constant_data, target.triple),
         header=_header(program, plan, names.prefix),
+        workspace_bytes=plan.workspace_bytes,
     )
 
 
@@ -96,7 +100,7 @@ def save_library(library: Library, path: Path, target: CpuTarget) -> tuple[Path,
     header = path.with_suffix(".h")
     header.write_text(library.header)
     if path.suffix == ".so":
-        _link(library, path, target)
+        path.write_bytes(_linked(library, target, (), ("-lpthread", "-lm")))
         return path, header
     code, constants = path.with_suffix(".o"), path.with_suffix(".constants.o")
     code.write_bytes(library.code)
@@ -104,7 +108,22 @@ def save_library(library: Library, path: Path, target: CpuTarget) -> tuple[Path,
     return code, constants, header
 
 
-def _link(library: Library, path: Path, target: CpuTarget) -> None:
+def link_bare(library: Library, target: CpuTarget) -> bytes:
+    """Return a shared library that names no others, for a process that has C's and mathematics.
+
+    So it does not matter which version of them the linker has beside it.
+
+    Raises
+    ------
+    CompileError
+        If there is no linker for the target, or it fails.
+    """
+    return _linked(library, target, ("-nostdlib",), ("-lgcc",))
+
+
+def _linked(
+    library: Library, target: CpuTarget, options: tuple[str, ...], needed: tuple[str, ...]
+) -> bytes:
     candidates = _LINKERS[target.triple.split("-")[0]]
     linker = next(filter(None, map(shutil.which, candidates)), None)
     if linker is None:
@@ -114,13 +133,16 @@ def _link(library: Library, path: Path, target: CpuTarget) -> None:
         )
     with tempfile.TemporaryDirectory() as folder:
         objects = [Path(folder) / "code.o", Path(folder) / "constants.o"]
+        result = Path(folder) / "linked.so"
         for file, data in zip(objects, (library.code, library.constants), strict=True):
             file.write_bytes(data)
-        command = [linker, "-shared", "-o", str(path), *map(str, objects), "-lpthread", "-lm"]
+        files = [str(file) for file in objects]
+        command = [linker, "-shared", *options, "-o", str(result), *files, *needed]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise CompileError(f"linking {path} failed: {last}")
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise CompileError(f"linking for {target.name} failed: {last}")
+        return result.read_bytes()
 
 
 def _header(program: CpuProgram, plan: BufferPlan, prefix: str) -> str:
