@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright.runtime.compiled_model import CompiledModel
+from tilewright.runtime.inputs import random_inputs
 
 #: Packages without a wheel for 32-bit ARM, or that only readers, hardware and tools need.
 ABSENT = ("onnx", "onnxruntime", "google", "flatbuffers", "tflite", "amaranth", "PIL", "llvmlite")
@@ -106,3 +109,35 @@ def test_another_python_runs_it(
     expected = json.loads(here.stdout)
     for name in ("cycles", "layers", "outputs", "dram_read_bytes", "dram_write_bytes"):
         assert there[name] == expected[name]
+
+
+@pytest.mark.slow
+def test_an_arm_processor_takes_host_steps_from_the_file(
+    other_python: list[str], tmp_path: Path, compiled_file: str
+) -> None:
+    """The code was linked elsewhere, against another C library, and the outputs keep every bit."""
+    if shutil.which("arm-linux-gnueabihf-gcc") is None:
+        pytest.skip("needs arm-linux-gnueabihf-gcc")
+    (tmp_path / "tilewright").symlink_to(Path(tilewright.__file__).parent)
+    coded = CompiledModel.load(compiled_file).with_host_code("cortex-a9")
+    coded.save(tmp_path / "coded.tw")
+    inputs = random_inputs(coded.graph, 0)
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import numpy as np\n"
+        "from tilewright.runtime.compiled_model import CompiledModel\n"
+        f"model = CompiledModel.load({str(tmp_path / 'coded.tw')!r})\n"
+        f"outputs = model.run(dict(np.load({str(tmp_path / 'inputs.npz')!r}))).outputs\n"
+        f"np.savez({str(tmp_path / 'outputs.npz')!r}, **outputs)\n"
+        "print(len(model.libraries._loaded))"
+    )
+    done = subprocess.run(
+        [*other_python, "-c", code], capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert coded.libraries.code is not None
+    assert int(done.stdout) == len(coded.libraries.code.libraries) > 0
+    found = np.load(tmp_path / "outputs.npz")
+    for name, values in coded.run(inputs, "reference").outputs.items():
+        np.testing.assert_array_equal(found[name], values)
