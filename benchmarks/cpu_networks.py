@@ -155,24 +155,29 @@ def mobilenet_v2() -> onnx.ModelProto:
 
 
 def bert4() -> onnx.ModelProto:
-    """Return four layers of a transformer encoder (Devlin et al. 2018), 128 tokens, 256 wide."""
+    """Return four layers of a transformer encoder, 128 tokens, 256 wide."""
+    return encoder("bert4", layers=LAYERS, width=WIDTH, heads=HEADS)
+
+
+def encoder(name: str, *, layers: int, width: int, heads: int) -> onnx.ModelProto:
+    """Return a transformer encoder (Devlin et al. 2018), 128 tokens, for any batch."""
     net = _Network(4)
     x = "input"
-    for _ in range(LAYERS):
-        x = net.normalise(net.node("Add", x, _attention(net, x)), WIDTH)
-        inner = net.node("Gelu", net.dense(x, WIDTH, 4 * WIDTH))
-        x = net.normalise(net.node("Add", x, net.dense(inner, 4 * WIDTH, WIDTH)), WIDTH)
-    shape = (1, TOKENS, WIDTH)
-    return net.build("bert4", x, shape, shape)
+    for _ in range(layers):
+        x = net.normalise(net.node("Add", x, _attention(net, x, width, heads)), width)
+        inner = net.node("Gelu", net.dense(x, width, 4 * width))
+        x = net.normalise(net.node("Add", x, net.dense(inner, 4 * width, width)), width)
+    shape = (1, TOKENS, width)
+    return net.build(name, x, shape, shape)
 
 
-def _attention(net: _Network, x: str) -> str:
-    depth = WIDTH // HEADS
-    split = net.integers(1, TOKENS, HEADS, depth)
+def _attention(net: _Network, x: str, width: int, heads: int) -> str:
+    depth = width // heads
+    split = net.integers(-1, TOKENS, heads, depth)
 
     def head(order: list[int]) -> str:
         return net.node(
-            "Transpose", net.node("Reshape", net.dense(x, WIDTH, WIDTH), split), perm=order
+            "Transpose", net.node("Reshape", net.dense(x, width, width), split), perm=order
         )
 
     queries, keys, values = head([0, 2, 1, 3]), head([0, 2, 3, 1]), head([0, 2, 1, 3])
@@ -180,7 +185,7 @@ def _attention(net: _Network, x: str) -> str:
     scores = net.node("Mul", net.node("MatMul", queries, keys), scale)
     mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), values)
     joined = net.node("Transpose", mixed, perm=[0, 2, 1, 3])
-    return net.dense(net.node("Reshape", joined, net.integers(1, TOKENS, WIDTH)), WIDTH, WIDTH)
+    return net.dense(net.node("Reshape", joined, net.integers(-1, TOKENS, width)), width, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ class Capability:
         Memory that the threads of a block share.
     units
         Multiprocessors or compute units.
+    is_processor
+        Whether it is no GPU but the processor of this computer.
     matrix_generation
         The compute capability whose matrix instructions may be used, ``75`` for 7.5; 0 for none.
     """
@@ -48,6 +50,7 @@ class Capability:
     memory_bytes: int
     units: int
     matrix_generation: int = 0
+    is_processor: bool = False
 
 
 class Buffer(Protocol):

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from typing_extensions import assert_never
 
-from tilewright.compiler.operators import MatMul
 from tilewright.compiler.tensor.build import cast
 from tilewright.compiler.tensor.declare import compute, placeholder
 from tilewright.compiler.tensor.expressions import Tensor
@@ -31,7 +30,12 @@ from tilewright.cpu_gpu_backends.gpu.matrix_form import (
     matrix_sizes,
 )
 from tilewright.cpu_gpu_backends.gpu.matrix_schedule import arrange_matrix, dot4
-from tilewright.cpu_gpu_backends.gpu.row_schedule import ROW_CHOICES, RowChoice, arrange_rows
+from tilewright.cpu_gpu_backends.gpu.row_schedule import (
+    ROW_CHOICES,
+    RowChoice,
+    arrange_rows,
+    arrange_sums,
+)
 from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile, WarpTile, matrix_tiles, warp_tiles
 from tilewright.cpu_gpu_backends.gpu.warp_schedule import arrange_warps, warp_intrinsics
 
@@ -78,9 +82,6 @@ def _attention_sizes(layer: Layer) -> AttentionSizes:
 
 def _suits_warps(layer: Layer) -> bool:
     """Whether matrix instructions take the operands of a product."""
-    op = layer.anchor.op
-    if isinstance(op, MatMul) and (op.a_zero_point or op.b_zero_point):
-        return False
     factors = {layer.stored(name) for name in layer.anchor.inputs[:2]}
     return factors in ({ScalarType.INT8}, {ScalarType.FLOAT16})
 
@@ -140,6 +141,7 @@ def _product_schedule(result: Tensor, form: MatrixForm, tile: MatrixTile | WarpT
     known = [dot4()] if isinstance(tile, MatrixTile) else warp_intrinsics(form.left.dtype)
     schedule = Schedule(result, intrinsics=known)
     inline_stages(schedule, keep=(form.left.name, form.right.name))
+    arrange_sums(schedule, *(one.name for one in (form.rows, form.columns) if one is not None))
     match tile:
         case MatrixTile():
             arrange_matrix(schedule, form, tile)

@@ -4,6 +4,9 @@
 tiles. For a convolution, row ``m`` of the left matrix is the window of one output position, column
 ``k`` one of its taps (``[row][column][channel]``): the matrix is never stored, its tiles are read
 from the image (implicit GEMM). What is rounded up reads as 0 on one side, so it adds nothing.
+
+Zero points of a product of quantised activations are taken off the sum of the products of bytes:
+``sum((a - p) * (b - q)) = sum(a * b) - q * sum(a) - p * sum(b) + k * p * q``, modulo 2**32.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,6 +67,9 @@ class MatrixForm:
     ----------
     result
         What the operator yields, in the shape of the graph; it reads ``total``.
+    rows, columns
+        Sums of each row of the left matrix and of each column of the right one, where the zero
+        point of the other one asks for them.
     packed
         The constant operand that `right` holds, packed by `pack_weights`, if it is one.
     """
@@ -72,6 +78,8 @@ class MatrixForm:
     left: Tensor
     right: Tensor
     total: Tensor
+    rows: Tensor | None
+    columns: Tensor | None
     packed: str | None
 
 
@@ -124,8 +132,16 @@ def declare_matrix_form(
     else:
         right = _right(layer, node, factors[1], sizes, padding, f"{name}.right")
     total = _total(left, right, f"{name}.total")
-    result = _result(node, operands, layer.tensors[name].shape, total)
-    return MatrixForm(result=result, left=left, right=right, total=total, packed=packed)
+    rows, columns = _sums(node, factors, layer.tensors[name].shape, sizes)
+
+    def product(b: Expr, m: Expr, n: Expr) -> Expr:
+        return _without_zero_points(node, total[b, m, n], sizes.k, (rows, columns), (b, m, n))
+
+    result = _result(node, operands, layer.tensors[name].shape, product)
+    return MatrixForm(
+        result=result, left=left, right=right, total=total, rows=rows, columns=columns,
+        packed=packed,
+    )  # fmt: skip
 
 
 def rounded_up(extent: int, multiple: int) -> int:
@@ -141,10 +157,8 @@ def _left(
         case Conv2d() | FloatConv2d():
             kernel = layer.tensors[node.inputs[1]].shape[1:3]
             element = _window_element(node.op, x, shape, (kernel[0], kernel[1]))
-        case MatMul():
-            element = _stack_element(x, shape[:-2], node.op.a_zero_point)
-        case FloatMatMul():
-            element = _stack_element(x, shape[:-2], 0)
+        case MatMul() | FloatMatMul():
+            element = _stack_element(x, shape[:-2])
         case _:
             element = _row_element(x)
 
@@ -176,14 +190,52 @@ def _window_element(
     return element
 
 
-def _stack_element(x: Tensor, leading: tuple[int, ...], zero_point: int) -> Element:
+def _stack_element(x: Tensor, leading: tuple[int, ...]) -> Element:
     """Return element ``(m, k)`` of matrix ``b`` of a stack that broadcasts to `leading`."""
+    return lambda b, m, k: broadcast_element(x, (*unflattened(b, leading), m, k))
 
-    def element(b: Expr, m: Expr, k: Expr) -> Expr:
-        value = broadcast_element(x, (*unflattened(b, leading), m, k))
-        return cast(value, ScalarType.INT16) - zero_point if zero_point else value
 
-    return element
+def _sums(
+    node: Node, factors: tuple[Tensor, ...], shape: tuple[int, ...], sizes: MatrixSizes
+) -> tuple[Tensor | None, Tensor | None]:
+    """Declare the sums of rows and of columns that zero points of the other factor ask for."""
+    if not isinstance(node.op, MatMul):
+        return None, None
+    name, k = node.outputs[0], reduce_axis(sizes.k, "k")
+    left, right = (_stack_element(factor, shape[:-2]) for factor in factors)
+    rows = columns = None
+    if node.op.b_zero_point:
+        rows = compute(
+            (sizes.batch, sizes.m),
+            lambda b, m: reduce_sum(cast(left(b, m, k.var), INT32), k),
+            f"{name}.rows",
+        )
+    if node.op.a_zero_point:
+        columns = compute(
+            (sizes.batch, sizes.n),
+            lambda b, n: reduce_sum(cast(right(b, k.var, n), INT32), k),
+            f"{name}.columns",
+        )
+    return rows, columns
+
+
+def _without_zero_points(
+    node: Node,
+    value: Expr,
+    depth: int,
+    sums: tuple[Tensor | None, Tensor | None],
+    at: tuple[Expr, Expr, Expr],
+) -> Expr:
+    """Return an element of the product of what is left without zero points, from `value`."""
+    if not isinstance(node.op, MatMul):
+        return value
+    (rows, columns), (b, m, n) = sums, at
+    left, right = node.op.a_zero_point, node.op.b_zero_point
+    if rows is not None:
+        value = value - rows[b, m] * right
+    if columns is not None:
+        value = value - columns[b, n] * left
+    return value + depth * left * right if left and right else value
 
 
 def _row_element(x: Tensor) -> Element:
@@ -214,10 +266,8 @@ def _right(
     """Declare the right matrix of a product of activations, or of weights that are computed."""
     shape = layer.tensors[node.outputs[0]].shape
     match node.op:
-        case MatMul():
-            transposed = _stack_element(y, shape[:-2], node.op.b_zero_point)
-        case FloatMatMul():
-            transposed = _stack_element(y, shape[:-2], 0)
+        case MatMul() | FloatMatMul():
+            transposed = _stack_element(y, shape[:-2])
         case _:
             outputs = y.shape[0]
             flat = prod(y.shape[1:])
@@ -253,16 +303,17 @@ def _total(left: Tensor, right: Tensor, name: str) -> Tensor:
 
 
 def _result(
-    node: Node, operands: tuple[Tensor, ...], shape: tuple[int, ...], total: Tensor
+    node: Node, operands: tuple[Tensor, ...], shape: tuple[int, ...], product: Element
 ) -> Tensor:
-    """Declare the operator's result from the sums."""
+    """Declare the operator's result from the elements of the product."""
     op = node.op
 
     def element(*at: Expr) -> Expr:
         if isinstance(op, MatMul | FloatMatMul):
-            value = total[flattened(at[:-2], shape[:-2]), at[-2], at[-1]]
+            value = product(flattened(at[:-2], shape[:-2]), at[-2], at[-1])
         else:
-            value = total[0, flattened(at[:-1], shape[:-1]), at[-1]]
+            zero = constant(0, ScalarType.INDEX)
+            value = product(zero, flattened(at[:-1], shape[:-1]), at[-1])
         match op:
             case Conv2d():
                 factors = (operand[at[-1]] for operand in operands[2:])

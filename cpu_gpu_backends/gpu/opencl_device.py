@@ -87,7 +87,7 @@ class OpenClDevice:
             self._context = cl.Context([self._device])
             self.queue = cl.CommandQueue(self._context)
         self._cache = KernelCache(folder=cache)
-        self.capability = _capability(self._device)
+        self.capability = _capability(cl, self._device)
         self._options = tuple(_build_options(cl, self._device))
         if not optimise:
             self._options = (*self._options, "-cl-opt-disable")
@@ -170,8 +170,7 @@ class OpenClDevice:
 
     def meter(self) -> Meter | None:
         """Return what counts the energy where the device is the processor."""
-        is_processor = self._device.type & _pyopencl().device_type.CPU
-        return processor_meter() if is_processor else None
+        return processor_meter() if self.capability.is_processor else None
 
     def close(self) -> None:
         """Nothing is held beyond this object's life."""
@@ -203,7 +202,7 @@ def _find_device(cl: Any) -> Any:
     return (gpus or devices)[0]
 
 
-def _capability(device: Any) -> Capability:
+def _capability(cl: Any, device: Any) -> Capability:
     extents = tuple(device.max_work_item_sizes[:3])
     return Capability(
         name=device.name.strip(),
@@ -213,6 +212,7 @@ def _capability(device: Any) -> Capability:
         shared_bytes=device.local_mem_size,
         memory_bytes=device.global_mem_size,
         units=device.max_compute_units,
+        is_processor=bool(device.type & cl.device_type.CPU),
     )
 
 

@@ -1,6 +1,6 @@
 """Schedules of everything but products: element by element, or a block for each row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.compiler.tensor.realisation import SHARED_SCOPE
@@ -48,13 +48,19 @@ def arrange_rows(s: Schedule, capability: Capability, choice: RowChoice) -> None
     joined = _joined(s, out, sums, rank)
     for name in sums:
         if name not in joined:
-            _arrange_elements(s, name, RowChoice(threads=choice.threads, lanes=1))
+            _arrange_elements(s, name, replace(choice, lanes=1))
     if not joined:
         _arrange_elements(s, out, choice)
     elif _is_shared(s, out, joined, rank, capability):
         _arrange_shared(s, out, joined, rank, choice)
     else:
         _arrange_own(s, out, joined, rank, choice)
+
+
+def arrange_sums(s: Schedule, *sums: str) -> None:
+    """Schedule reductions that are kernels of their own: one thread for each result."""
+    for name in sums:
+        _arrange_elements(s, name, replace(ROW_CHOICES[0], lanes=1))
 
 
 def _joined(s: Schedule, out: str, sums: list[str], rank: int) -> list[str]:

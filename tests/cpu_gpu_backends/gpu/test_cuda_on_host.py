@@ -74,15 +74,22 @@ def test_every_tile_of_threads_is_exact(tmp_path: Path, tile: MatrixTile) -> Non
         np.testing.assert_array_equal(results[name], values)
 
 
-def test_a_stack_of_products_on_tensor_cores(tmp_path: Path) -> None:
-    op = MatMul(a_zero_point=0, b_zero_point=0, multiplier=1 << 23, shift=35, zero_point=3,
-                low=-128, high=127)  # fmt: skip
+@pytest.mark.parametrize("zero_points", [(0, 0), (-128, 0), (0, 7), (-3, 127)])
+@pytest.mark.parametrize("generation", [0, 75, 80])
+def test_a_stack_of_products(tmp_path: Path, zero_points: tuple[int, int], generation: int) -> None:
+    """Whatever the zero points, bytes are multiplied: by dp4a or on tensor cores."""
+    op = MatMul(a_zero_point=zero_points[0], b_zero_point=zero_points[1], multiplier=1 << 23,
+                shift=35, zero_point=3, low=-128, high=127)  # fmt: skip
     rng = np.random.default_rng(4)
     operands = tuple(
         rng.integers(-128, 128, shape).astype(np.int8) for shape in ((3, 1, 40, 70), (1, 2, 70, 33))
     )
     case = OperatorCase(op=op, operands=operands)
-    (result,) = run(case.graph, case.inputs, HostCudaDevice(tmp_path, 80)).values()
+    device = HostCudaDevice(tmp_path, generation)
+    source = compile_for_gpu(case.graph, device.capability, device.dialect).source
+    instruction = "tw_matrix_multiply(&" if generation else "= tw_dot4("
+    assert source.count(instruction) > 0
+    (result,) = run(case.graph, case.inputs, device).values()
     (expected,) = evaluate(case.graph, case.inputs).values()
     np.testing.assert_array_equal(result, expected)
 

@@ -1,0 +1,47 @@
+"""What the GPU benchmark measures: products of square matrices, and networks for any batch."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import cpu_networks
+import onnx
+
+from tilewright.compiler.graph import Graph, Node, Tensor
+from tilewright.compiler.operators import DataType, FloatMatMul, MatMul
+
+#: The encoder of BERT-base (Devlin et al. 2018).
+LAYERS, WIDTH, HEADS = 12, 768, 12
+
+NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "ResNet-18": cpu_networks.resnet18,
+    "ResNet-50": cpu_networks.resnet50,
+    "MobileNet-v2": cpu_networks.mobilenet_v2,
+    "encoder-12": lambda: cpu_networks.encoder(
+        "encoder-12", layers=LAYERS, width=WIDTH, heads=HEADS
+    ),
+}
+
+
+def gemm_graph(size: int, kind: str) -> Graph:
+    """Return the product of two square matrices, both computed while the network runs."""
+    dtype = DataType.INT8 if kind == "int8" else DataType.FLOAT32
+    product: MatMul | FloatMatMul = FloatMatMul()
+    if kind == "int8":
+        product = MatMul(a_zero_point=0, b_zero_point=0, multiplier=1 << 23, shift=40,
+                         zero_point=0, low=-128, high=127)  # fmt: skip
+    tensors = {name: Tensor(name=name, shape=(size, size), dtype=dtype) for name in "abc"}
+    node = Node(name="product", op=product, inputs=("a", "b"), outputs=("c",))
+    return Graph(
+        name=f"gemm-{size}", tensors=tensors, nodes=(node,), inputs=("a", "b"), outputs=("c",),
+        constants={},
+    )  # fmt: skip
+
+
+def save_network(name: str, batch: int, folder: Path) -> Path:
+    """Write a network for a batch and return its path."""
+    model = NETWORKS[name]()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    path = folder / f"{name}-{batch}.onnx"
+    onnx.save(model, path)
+    return path
