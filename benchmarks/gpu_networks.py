@@ -16,6 +16,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "ResNet-18": cpu_networks.resnet18,
     "ResNet-50": cpu_networks.resnet50,
     "MobileNet-v2": cpu_networks.mobilenet_v2,
+    "bert4": cpu_networks.bert4,
     "encoder-12": lambda: cpu_networks.encoder(
         "encoder-12", layers=LAYERS, width=WIDTH, heads=HEADS
     ),

@@ -9,13 +9,14 @@ what barriers enforce.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.dependence import depends_on, varying_tensors
-from tilewright.compiler.tensor.expressions import Expr, Load, Tensor
+from tilewright.compiler.tensor.expressions import Expr
 from tilewright.compiler.tensor.realisation import RUN_SCOPE, SHARED_SCOPE
+from tilewright.compiler.tensor.rewriting import Rewriting
 from tilewright.compiler.tensor.statements import (
     Allocate,
     For,
@@ -23,13 +24,12 @@ from tilewright.compiler.tensor.statements import (
     IntrinsicCall,
     LoopKind,
     LoopNest,
-    Region,
     Seq,
     Statement,
     Store,
     sequence,
 )
-from tilewright.compiler.tensor.traversal import transform, variables
+from tilewright.compiler.tensor.traversal import variables
 
 
 def interleave_virtual_threads(nest: LoopNest) -> LoopNest:
@@ -87,7 +87,7 @@ def _push(loop: For, body: Statement, varying: frozenset[str]) -> Statement:
             if shared or body.tensor.name not in varying:
                 return replace(body, body=_push(loop, body.body, varying))
             wide = replace(body.tensor, shape=(loop.extent, *body.tensor.shape))
-            inside = _Redirection(body.tensor, wide, loop.var).statement(body.body)
+            inside = Rewriting(tensors={body.tensor: (wide, loop.var)}).statement(body.body)
             return replace(body, tensor=wide, body=_push(loop, inside, varying))
         case Store() | IntrinsicCall():
             raise AssertionError("a store or a call has no parts")
@@ -120,58 +120,3 @@ def _sink(condition: Expr, body: Statement) -> Statement:
             return If(condition=condition, body=body)
         case _:
             assert_never(body)
-
-
-@dataclass(frozen=True, slots=True)
-class _Redirection:
-    """Accesses of `old` go to the part `index` of `new`."""
-
-    old: Tensor
-    new: Tensor
-    index: Expr
-
-    def statement(self, part: Statement) -> Statement:
-        match part:
-            case For() | Allocate():
-                return replace(part, body=self.statement(part.body))
-            case If():
-                body = self.statement(part.body)
-                return If(condition=self.value(part.condition), body=body)
-            case Seq():
-                return Seq(statements=tuple(map(self.statement, part.statements)))
-            case Store():
-                return self.store(part)
-            case IntrinsicCall():
-                return self.call(part)
-            case _:
-                assert_never(part)
-
-    def value(self, expr: Expr) -> Expr:
-        def step(node: Expr) -> Expr:
-            if isinstance(node, Load) and node.tensor is self.old:
-                return Load(self.new, (self.index, *node.indices))
-            return node
-
-        return transform(expr, step)
-
-    def store(self, store: Store) -> Store:
-        indices, value = tuple(map(self.value, store.indices)), self.value(store.value)
-        if store.tensor is self.old:
-            return Store(tensor=self.new, indices=(self.index, *indices), value=value)
-        return Store(tensor=store.tensor, indices=indices, value=value)
-
-    def call(self, call: IntrinsicCall) -> IntrinsicCall:
-        return replace(
-            call,
-            output=self.region(call.output),
-            inputs=tuple(map(self.region, call.inputs)),
-            parameters=tuple(map(self.value, call.parameters)),
-            first=None if call.first is None else self.value(call.first),
-        )
-
-    def region(self, part: Region) -> Region:
-        offsets = tuple(map(self.value, part.offsets))
-        if part.tensor is not self.old:
-            return replace(part, offsets=offsets)
-        axes = tuple(axis + 1 for axis in part.axes)
-        return Region(tensor=self.new, offsets=(self.index, *offsets), axes=axes)

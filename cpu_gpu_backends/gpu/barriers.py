@@ -12,9 +12,11 @@ from typing_extensions import assert_never
 from tilewright.compiler.tensor.expressions import Expr, Tensor
 from tilewright.compiler.tensor.traversal import loads
 from tilewright.cpu_gpu_backends.gpu.kernels import (
+    Arrive,
     Assign,
     Barrier,
     Declare,
+    Fetch,
     Guard,
     KernelStatement,
     Leaf,
@@ -79,7 +81,7 @@ class _Inserter:
                 body, uses = self.visit(statement.body, since)
                 condition = self._of_guard(statement.condition)
                 return _guarded(statement.condition, body), uses | condition
-            case Declare():
+            case Declare() | Fetch():
                 body, uses = self.visit(statement.body, since)
                 return replace(statement, body=body), uses
             case Sequence():
@@ -90,6 +92,8 @@ class _Inserter:
                 return in_sequence(*parts), since
             case Assign() | Together():
                 return statement, since | self._of_leaf(statement)
+            case Arrive():
+                return statement, since
             case Barrier():
                 return statement, _NOTHING
             case _:
@@ -126,13 +130,13 @@ def _guarded(condition: Expr, body: KernelStatement) -> KernelStatement:
     if not _has_barrier(body):
         return Guard(condition=condition, body=body)
     match body:
-        case Loop() | Declare() | Guard():
+        case Loop() | Declare() | Guard() | Fetch():
             return replace(body, body=_guarded(condition, body.body))
         case Sequence():
             return Sequence(statements=tuple(_guarded(condition, part) for part in body.statements))
         case Barrier():
             return body
-        case Assign() | Together():
+        case Assign() | Together() | Arrive():
             raise AssertionError("an assignment holds no barrier")
         case _:
             assert_never(body)

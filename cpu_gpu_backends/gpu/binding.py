@@ -34,8 +34,10 @@ from tilewright.cpu_gpu_backends.gpu.intrinsics import FRAGMENT_SCOPE, is_of_a_w
 from tilewright.cpu_gpu_backends.gpu.kernels import (
     BLOCK_AXES,
     THREAD_AXES,
+    Arrive,
     Assign,
     Declare,
+    Fetch,
     Guard,
     Kernel,
     KernelError,
@@ -52,6 +54,7 @@ from tilewright.cpu_gpu_backends.gpu.kernels import (
     walk,
     written,
 )
+from tilewright.cpu_gpu_backends.gpu.pipelining import accessed, pipelined
 
 _REPETITIONS = {
     LoopKind.UNROLL: Repetition.UNROLLED,
@@ -77,7 +80,7 @@ def bind_nest(nest: LoopNest, name: str) -> KernelSet:
     KernelError
         If a loop over blocks lies within something that the blocks would have to wait for.
     """
-    nest = tidy(replace(nest, body=written_out(nest.body)))
+    nest = tidy(replace(nest, body=pipelined(written_out(nest.body))))
     temporaries, roots = _roots(nest.body)
     kernels = tuple(
         _kernel(root, f"{name}_{number}" if len(roots) > 1 else name)
@@ -181,6 +184,8 @@ class _Binder:
     #: For what is kept once per thread in shared memory: that storage, and the thread's index.
     _widened: dict[Tensor, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
     _varying: dict[LoopKind, frozenset[str]] = field(default_factory=dict)
+    #: Tiles in shared memory that are filled ahead of their use.
+    _ahead: set[Tensor] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._varying = {axis: varying_tensors(self.root, axis.value) for axis in self.sizes}
@@ -214,7 +219,7 @@ class _Binder:
                     body=self.placed(statement.body, opened),
                 )
             case Seq():
-                return in_sequence(*(self.placed(part, opened) for part in statement.statements))
+                return self._sequence(statement, opened)
             case Allocate():
                 return self._allocation(statement, opened)
             case Store():
@@ -223,6 +228,26 @@ class _Binder:
                 return self._call(statement, opened)
             case _:
                 assert_never(statement)
+
+    def _sequence(self, sequence: Seq, opened: frozenset[LoopKind]) -> KernelStatement:
+        """Return statements in order; those that fill tiles ahead of their use are a fetch."""
+        if not accessed(sequence)[1] & self._ahead:
+            return in_sequence(*(self.placed(part, opened) for part in sequence.statements))
+        parts: list[KernelStatement] = []
+        fills: list[KernelStatement] = []
+        fetched = False
+        for part in sequence.statements:
+            written_here, read_here = accessed(part)
+            fills_tiles = bool(written_here & self._ahead) and not read_here & self._ahead
+            if fills and not fills_tiles:
+                parts.append(Fetch(body=in_sequence(*fills)))
+                fills, fetched = [], True
+            if fetched and read_here & self._ahead and not written_here & self._ahead:
+                parts.append(Arrive())
+                fetched = False
+            (fills if fills_tiles else parts).append(self.placed(part, opened))
+        assert not fills, "what is fetched is used"
+        return in_sequence(*parts)
 
     def _allocation(self, allocation: Allocate, opened: frozenset[LoopKind]) -> KernelStatement:
         tensor = allocation.tensor
@@ -241,6 +266,7 @@ class _Binder:
             self._widened[allocation.tensor] = (tensor, prefix)
         if memory is Memory.SHARED:
             self.shared.append(tensor)
+            self._ahead |= {tensor} if allocation.double_buffer else set()
             return self.placed(allocation.body, opened)
         body = self.placed(allocation.body, opened)
         return Declare(tensor=tensor, memory=memory, body=body)

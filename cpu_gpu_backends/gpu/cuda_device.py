@@ -160,7 +160,7 @@ class CudaDevice:
             shared_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK"),
             memory_bytes=self.call("cuDeviceTotalMem", self._handle),
             units=attribute("MULTIPROCESSOR_COUNT"),
-            matrix_generation=generation,
+            generation=generation,
         )
 
     def call(self, name: str, *arguments: Any) -> Any:

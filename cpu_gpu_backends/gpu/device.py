@@ -16,6 +16,10 @@ from tilewright.isa.errors import TilewrightError
 Array: TypeAlias = npt.NDArray[Any]
 
 
+#: The first generation that copies to shared memory by itself.
+_COPYING_GENERATION = 80
+
+
 class DeviceError(TilewrightError):
     """A GPU, or what drives it, is missing, lost, too small, or refuses a kernel."""
 
@@ -38,8 +42,8 @@ class Capability:
         Multiprocessors or compute units.
     is_processor
         Whether it is no GPU but the processor of this computer.
-    matrix_generation
-        The compute capability whose matrix instructions may be used, ``75`` for 7.5; 0 for none.
+    generation
+        The compute capability of a CUDA device, ``75`` for 7.5; 0 for any other one.
     """
 
     name: str
@@ -49,8 +53,13 @@ class Capability:
     shared_bytes: int
     memory_bytes: int
     units: int
-    matrix_generation: int = 0
+    generation: int = 0
     is_processor: bool = False
+
+    @property
+    def fetches_ahead(self) -> bool:
+        """Whether copies to shared memory need no thread to wait for them (PTX ISA, cp.async)."""
+        return self.generation >= _COPYING_GENERATION
 
 
 class Buffer(Protocol):

@@ -83,6 +83,10 @@ inline ushort tw_to_half(float value)
     vstore_half_rte(value, 0, (half *)&bits);
     return bits;
 }
+#define TW_FETCH(packed, to, from, valid) \\
+    (*(__local packed *)(to) = (valid) ? *(__global const packed *)(from) : (packed)(0))
+#define TW_FETCHED
+#define TW_ARRIVE
 #if defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
 #define tw_dot4(a, b, sum) ((sum) + dot_4x8packed_ss_int((uint)(a), (uint)(b)))
 #else
@@ -116,6 +120,35 @@ static __device__ __forceinline__ unsigned short tw_to_half(float value)
     return bits;
 }
 static __device__ __forceinline__ int tw_dot4(int a, int b, int sum) { return __dp4a(a, b, sum); }
+#if __CUDA_ARCH__ >= 800
+// Copies without waiting; where they are not valid, zeros (PTX ISA, cp.async).
+static __device__ __forceinline__ void tw_fetch(uint4 *to, const uint4 *from, bool valid)
+{
+    const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(place), "l"(from), "r"(valid ? 16 : 0) : "memory");
+}
+template <typename T>
+static __device__ __forceinline__ void tw_fetch(T *to, const T *from, bool valid)
+{
+    const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+                 :: "r"(place), "l"(from), "r"(valid ? (int)sizeof(T) : 0), "n"(sizeof(T))
+                 : "memory");
+}
+#define TW_FETCHED asm volatile("cp.async.commit_group;" ::: "memory");
+#define TW_ARRIVE asm volatile("cp.async.wait_group 1;" ::: "memory");
+#else
+template <typename T>
+static __device__ __forceinline__ void tw_fetch(T *to, const T *from, bool valid)
+{
+    T nothing = {};
+    *to = valid ? *from : nothing;
+}
+#define TW_FETCHED
+#define TW_ARRIVE
+#endif
+#define TW_FETCH(packed, to, from, valid) tw_fetch((packed *)(to), (const packed *)(from), valid)
 #if __CUDA_ARCH__ >= 800
 static __device__ __forceinline__ void tw_mma_m16n8k32(int *d, const int *a, const int *b)
 {

@@ -91,13 +91,27 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """Copies to shared memory in `body` may arrive later, at the second `Arrive` after it."""
+
+    body: "KernelStatement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrive:
+    """The thread waits until all its fetches but the last have arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sequence:
     """Statements one after the other."""
 
     statements: tuple["KernelStatement", ...]
 
 
-KernelStatement: TypeAlias = Loop | Guard | Assign | Declare | Together | Barrier | Sequence
+KernelStatement: TypeAlias = (
+    Loop | Guard | Assign | Declare | Together | Barrier | Fetch | Arrive | Sequence
+)
 Leaf: TypeAlias = Assign | Together
 
 
@@ -158,12 +172,12 @@ def walk(statement: KernelStatement) -> Iterator[KernelStatement]:
     """Iterate over `statement` and everything in it, outermost first."""
     yield statement
     match statement:
-        case Loop() | Guard() | Declare():
+        case Loop() | Guard() | Declare() | Fetch():
             yield from walk(statement.body)
         case Sequence():
             for part in statement.statements:
                 yield from walk(part)
-        case Assign() | Together() | Barrier():
+        case Assign() | Together() | Barrier() | Arrive():
             pass
         case _:
             assert_never(statement)

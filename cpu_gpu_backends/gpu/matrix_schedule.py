@@ -10,14 +10,11 @@ from tilewright.compiler.tensor.statements import LoopKind
 from tilewright.cpu_gpu_backends.gpu.intrinsics import Emitter
 from tilewright.cpu_gpu_backends.gpu.matrix_form import MatrixForm
 from tilewright.cpu_gpu_backends.gpu.row_schedule import LOCAL_SCOPE, fuse_loops
-from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile
+from tilewright.cpu_gpu_backends.gpu.tiles import ROW_UNIT_BYTES, MatrixTile
 from tilewright.cpu_gpu_backends.gpu.vectors import VECTOR_BYTES
 
 #: Products along the depth that are written out together, or that one dot product adds.
 _DEPTH = 4
-#: Bytes: rows of a tile begin so far apart, modulo the width of all banks of shared memory, that
-#: neighbouring threads, which read neighbouring rows, meet other banks.
-_BANK_BYTES, _ROW_SHIFT_BYTES = 128, 16
 
 
 def dot4() -> Intrinsic:
@@ -62,6 +59,8 @@ def arrange_matrix(s: Schedule, form: MatrixForm, tile: MatrixTile) -> None:
         s.set_scope(stage, SHARED_SCOPE)
         s.compute_at(stage, total, "k.block")
         _arrange_tile(s, stage, tensor.dtype, tile)
+        if tile.fetches_ahead:
+            s.double_buffer(stage)
     if form.left.dtype is form.right.dtype is ScalarType.INT8:
         s.tensorize(total, lane, "dot4")
     else:
@@ -95,7 +94,7 @@ def _arrange_total(s: Schedule, form: MatrixForm, tile: MatrixTile) -> str:
 def align_rows(s: Schedule, stage: str, rows: str, dtype: ScalarType) -> None:
     """Let rows of a tile begin in different banks."""
     size = int(dtype.numpy.itemsize)
-    s.storage_align(stage, rows, _BANK_BYTES // size, _ROW_SHIFT_BYTES // size)
+    s.storage_align(stage, rows, 2 * ROW_UNIT_BYTES // size, ROW_UNIT_BYTES // size)
 
 
 def _arrange_tile(s: Schedule, stage: str, dtype: ScalarType, tile: MatrixTile) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from typing_extensions import assert_never
@@ -19,9 +19,11 @@ from tilewright.cpu_gpu_backends.gpu.helpers import HelperUse
 from tilewright.cpu_gpu_backends.gpu.kernels import (
     BLOCK_AXES,
     THREAD_AXES,
+    Arrive,
     Assign,
     Barrier,
     Declare,
+    Fetch,
     Guard,
     Kernel,
     KernelStatement,
@@ -67,6 +69,8 @@ class _KernelWriter:
     writer: ExpressionWriter
     #: What is in front of what a pointer to a tensor points to.
     spaces: dict[Tensor, str]
+    #: Whether copies to shared memory may arrive later.
+    fetches: bool = False
 
     @classmethod
     def of(
@@ -134,7 +138,7 @@ class _KernelWriter:
             texts.append(f"{pointer}{self.writer.tensors[parameter.tensor]}")
         return ", ".join(texts)
 
-    def _statement(
+    def _statement(  # noqa: C901
         self, statement: KernelStatement, ranges: dict[str, Interval], indent: str
     ) -> Iterator[str]:
         match statement:
@@ -156,6 +160,11 @@ class _KernelWriter:
                     yield from self._statement(part, ranges, indent)
             case Barrier():
                 yield f"{indent}{self.dialect.barrier}"
+            case Fetch():
+                yield from replace(self, fetches=True)._statement(statement.body, ranges, indent)
+                yield f"{indent}TW_FETCHED"
+            case Arrive():
+                yield f"{indent}TW_ARRIVE"
             case Together():
                 for line in emit_intrinsic(statement.call, self.writer, self.spaces, ranges):
                     yield f"{indent}{line}"
@@ -174,6 +183,9 @@ class _KernelWriter:
         inside = {**ranges, loop.var.name: Interval(0, loop.extent - 1)}
         if loop.repetition is Repetition.VECTOR:
             plan = plan_vector(loop, inside, self._private())
+            if plan is not None and self.fetches and plan.is_copy:
+                yield from self._fetch(plan, inside, indent)
+                return
             if plan is not None:
                 yield from self._vector(plan, inside, indent)
                 return
@@ -217,6 +229,21 @@ class _KernelWriter:
             yield f"{inner}{self._packed(plan.store, at_start, constant=False)} = result.packed;"
         self.writer.lanes.clear()
         yield f"{indent}}}"
+
+    def _fetch(self, plan: VectorPlan, ranges: dict[str, Interval], indent: str) -> Iterator[str]:
+        """Copy neighbouring elements, or zeros where a guard does not hold, without waiting."""
+        assert plan.store is not None, "a copy has a target"
+        (source,) = plan.loads
+        at_start = {**ranges, plan.loop.var.name: Interval(0, 0)}
+        guards = " && ".join(self.writer.write(guard, at_start) for guard in source.guards)
+        target, origin = (
+            f"&{self.writer.tensors[one.load.tensor]}[{self.writer.write(one.start, at_start)}]"
+            for one in (plan.store, source)
+        )
+        condition = "" if plan.condition is None else self.writer.write(plan.condition, ranges)
+        head = f"if ({condition}) " if condition else ""
+        packed = self.dialect.packed[source.size_bytes]
+        yield f"{indent}{head}TW_FETCH({packed}, {target}, {origin}, {guards or '1'});"
 
     def _union(self, access: VectorAccess, name: str) -> str:
         element = self.dialect.types[access.load.tensor.dtype]

@@ -1,10 +1,18 @@
 """Sizes of tiles and blocks: the choices of a schedule, and which are taken by default."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.gpu.device import Capability
 from tilewright.cpu_gpu_backends.gpu.matrix_form import MatrixSizes, Padding, rounded_up
+
+#: Bytes: rows of a tile begin an odd number of these apart, so that eight neighbouring ones, which
+#: as many threads read, lie in different banks of shared memory.
+ROW_UNIT_BYTES = 16
+
+Tile = TypeVar("Tile", "MatrixTile", "WarpTile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +25,8 @@ class MatrixTile:
         Rows, columns and depth of the tiles in shared memory.
     thread_m, thread_n
         Rows and columns that a thread keeps in registers.
+    fetches_ahead
+        Whether the next tiles are fetched while the present ones are multiplied.
     """
 
     block_m: int
@@ -24,6 +34,7 @@ class MatrixTile:
     block_k: int
     thread_m: int
     thread_n: int
+    fetches_ahead: bool = False
 
     @property
     def threads(self) -> int:
@@ -44,14 +55,33 @@ class MatrixTile:
         )
 
     def shared_bytes(self, dtype: ScalarType) -> int:
-        """Return the shared memory that its tiles take, without what aligns rows."""
-        return (self.block_m + self.block_n) * self.block_k * int(dtype.numpy.itemsize)
+        """Return the shared memory that its tiles take."""
+        return tile_bytes(self, dtype)
 
     def blocks(self, sizes: MatrixSizes) -> int:
         """Return how many blocks compute a product."""
         rows, columns = -(-sizes.m // self.block_m), -(-sizes.n // self.block_n)
         return sizes.batch * rows * columns
 
+
+def tile_bytes(tile: "MatrixTile | WarpTile", dtype: ScalarType) -> int:
+    """Return the shared memory of the tiles of both operands, kept twice to be fetched ahead."""
+    row = tile.block_k * int(dtype.numpy.itemsize) + ROW_UNIT_BYTES
+    return (tile.block_m + tile.block_n) * row * (2 if tile.fetches_ahead else 1)
+
+
+def with_fetches(tiles: Iterable[Tile], sizes: MatrixSizes, capability: Capability) -> list[Tile]:
+    """Return `tiles`, and those that fetch ahead where the device can and there is a next tile."""
+    return [
+        replace(tile, fetches_ahead=ahead)
+        for tile in tiles
+        for ahead in ((True, False) if capability.fetches_ahead else (False,))
+        if not ahead or sizes.k > tile.block_k
+    ]
+
+
+#: How much longer a tile takes whose threads wait for it to be fetched; a guess, tuning measures.
+_WAITING = 1.2
 
 #: Block and thread tiles (m, n, m, n), the ones that reuse the most first.
 _SHAPES = (
@@ -87,9 +117,8 @@ def matrix_tiles(
     ]
     fitting = [
         tile
-        for tile in tiles
-        # Rows in shared memory are longer by what keeps threads off the same bank.
-        if 2 * tile.shared_bytes(dtype) <= capability.shared_bytes
+        for tile in with_fetches(tiles, sizes, capability)
+        if tile.shared_bytes(dtype) <= capability.shared_bytes
         and tile.threads <= capability.threads_per_block
     ]
     different = dict.fromkeys(fitting)
@@ -106,7 +135,8 @@ def _estimate(tile: MatrixTile, sizes: MatrixSizes, capability: Capability) -> f
     together = max(1, 256 // tile.threads)
     rounds = -(-tile.blocks(sizes) // (capability.units * together))
     loads = 1 / tile.thread_m + 1 / tile.thread_n
-    return rounds * together * tile.block_m * tile.block_n * depth * (1 + 4 * loads)
+    work = rounds * together * tile.block_m * tile.block_n * depth * (1 + 4 * loads)
+    return work if tile.fetches_ahead else work * _WAITING
 
 
 #: Threads that run in step and multiply matrices together.
@@ -124,6 +154,7 @@ class WarpTile:
     block_k: int
     warp_m: int
     warp_n: int
+    fetches_ahead: bool = False
 
     @property
     def warps_m(self) -> int:
@@ -168,7 +199,7 @@ def warp_tiles(
 
     A product must have a whole tile: smaller ones are left to `matrix_tiles`.
     """
-    if capability.matrix_generation < _FIRST_GENERATION:
+    if capability.generation < _FIRST_GENERATION:
         return ()
     tiles = [
         WarpTile(
@@ -182,7 +213,17 @@ def warp_tiles(
         for row_bytes in _ROW_BYTES
         if block_m <= sizes.m and block_n <= sizes.n
     ]
-    return tuple(sorted(tiles, key=lambda tile: _warp_estimate(tile, sizes, capability)))
+    fitting = (
+        tile
+        for tile in with_fetches(tiles, sizes, capability)
+        if tile_bytes(tile, dtype) + _result_bytes(tile) <= capability.shared_bytes
+    )
+    return tuple(sorted(fitting, key=lambda tile: _warp_estimate(tile, sizes, capability)))
+
+
+def _result_bytes(tile: WarpTile) -> int:
+    """Return the shared memory that results go through, 4 bytes each."""
+    return 4 * tile.block_m * tile.block_n
 
 
 def _warp_estimate(tile: WarpTile, sizes: MatrixSizes, capability: Capability) -> float:
@@ -191,4 +232,5 @@ def _warp_estimate(tile: WarpTile, sizes: MatrixSizes, capability: Capability) -
     rounds = -(-sizes.batch * rows * columns // (capability.units * together))
     loads = 1 / tile.warp_m + 1 / tile.warp_n
     depth = rounded_up(sizes.k, tile.block_k) + tile.block_k
-    return rounds * together * tile.block_m * tile.block_n * depth * (1 + 16 * loads)
+    work = rounds * together * tile.block_m * tile.block_n * depth * (1 + 16 * loads)
+    return work if tile.fetches_ahead else work * _WAITING

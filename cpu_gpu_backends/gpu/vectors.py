@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tilewright.compiler.tensor.build import call, constant, equal
-from tilewright.compiler.tensor.expressions import Expr, Load, Select, Tensor
+from tilewright.compiler.tensor.expressions import Const, Expr, Load, Select, Tensor
 from tilewright.compiler.tensor.intervals import Ranges
 from tilewright.compiler.tensor.linear import Linear, from_linear, to_linear
 from tilewright.compiler.tensor.operations import Function
@@ -20,6 +20,9 @@ from tilewright.cpu_gpu_backends.gpu.kernels import (
 
 #: How many bytes can be moved at once, where they are aligned to as many.
 VECTOR_BYTES = frozenset({2, 4, 8, 16})
+
+#: The smallest copy that may arrive later (PTX ISA, cp.async).
+_SMALLEST_COPY_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,22 @@ class VectorPlan:
     assign: Assign
     loads: tuple[VectorAccess, ...]
     store: VectorAccess | None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the loop copies elements as they are, or sets all of them to zero."""
+        value: Expr = self.assign.value
+        while isinstance(value, Select) and _is_zero(value.otherwise):
+            value = value.then
+        return (
+            self.store is not None
+            and [access.load for access in self.loads] == [value]
+            and self.store.size_bytes >= _SMALLEST_COPY_BYTES
+        )
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Const) and not expr.value
 
 
 def plan_vector(loop: Loop, ranges: Ranges, private: frozenset[Tensor]) -> VectorPlan | None:

@@ -78,6 +78,8 @@ def arrange_warps(s: Schedule, form: MatrixForm, tile: WarpTile) -> None:
         s.set_scope(stage, SHARED_SCOPE)
         s.compute_at(stage, total, "k.block")
         align_rows(s, stage, s.loops(stage)[1], tensor.dtype)
+        if tile.fetches_ahead:
+            s.double_buffer(stage)
         lanes = max(VECTOR_BYTES) // int(tensor.dtype.numpy.itemsize)
         _share(s, stage, fuse_loops(s, stage, s.loops(stage)[1:], "elements"), lanes, tile)
     s.tensorize(total, "m.own", "multiply")

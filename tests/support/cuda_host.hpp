@@ -49,6 +49,27 @@ static std::function<void()> work;
 
 static void __syncthreads() { swapcontext(&threads[current], &scheduler); }
 
+// Copies arrive as late as they may: when their thread waits for them.
+struct Copy { void *to; const void *from; size_t size; bool valid; };
+static std::vector<std::vector<std::vector<Copy>>> fetches;
+template <typename T>
+static void tw_fetch(T *to, const T *from, bool valid)
+{
+    fetches[current].back().push_back({to, from, sizeof(T), valid});
+}
+static void tw_arrive(size_t pending)
+{
+    auto &groups = fetches[current];
+    while (groups.size() > pending + 1) {
+        for (const Copy &copy : groups.front())
+            copy.valid ? (void)memcpy(copy.to, copy.from, copy.size) : (void)memset(copy.to, 0, copy.size);
+        groups.erase(groups.begin());
+    }
+}
+#define TW_FETCH(packed, to, from, valid) tw_fetch((packed *)(to), (const packed *)(from), valid)
+#define TW_FETCHED fetches[current].emplace_back();
+#define TW_ARRIVE tw_arrive(1);
+
 static inline int tw_dot4(int a, int b, int sum)
 {
     for (int i = 0; i < 4; ++i)
@@ -123,6 +144,7 @@ static void launch(const int *grid, const int *block, std::function<void()> kern
                 blockIdx = {x, y, z};
                 threads.assign(count, {});
                 finished.assign(count, 0);
+                fetches.assign(count, std::vector<std::vector<Copy>>(1));
                 for (size_t i = 0; i < count; ++i) {
                     getcontext(&threads[i]);
                     threads[i].uc_stack.ss_sp = stacks[i].data();

@@ -47,7 +47,7 @@ class HostKernel:
 class HostCudaDevice:
     """A small GPU of a generation, as far as its kernels can tell."""
 
-    def __init__(self, folder: Path, matrix_generation: int = 0) -> None:
+    def __init__(self, folder: Path, generation: int = 0) -> None:
         if shutil.which("g++") is None:
             pytest.skip("needs a C++ compiler")
         self._folder = folder
@@ -60,7 +60,7 @@ class HostCudaDevice:
             shared_bytes=48 * 1024,
             memory_bytes=1 << 30,
             units=4,
-            matrix_generation=matrix_generation,
+            generation=generation,
         )
 
     @property
@@ -78,7 +78,7 @@ class HostCudaDevice:
         name.with_suffix(".cpp").write_text(text)
         # Contraction and overflow as the dialect's compiler has them.
         flags = [
-            f"-D__CUDA_ARCH__={10 * self.capability.matrix_generation}",
+            f"-D__CUDA_ARCH__={10 * self.capability.generation}",
             "-O1",
             "-w",
             "-std=c++17",

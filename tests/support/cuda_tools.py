@@ -7,8 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.cpu_gpu_backends.gpu.device import Capability
+
 #: Generations that kernels are compiled for: Pascal, Turing, Ampere, Hopper.
 GENERATIONS = (61, 75, 80, 90)
+
+
+def capability(generation: int) -> Capability:
+    """What a small GPU of a generation can do (CUDA C++ Programming Guide, technical data)."""
+    return Capability(
+        name="GPU",
+        identity=f"sm_{generation}",
+        threads_per_block=1024,
+        block_extents=(1024, 1024, 64),
+        shared_bytes=48 * 1024,
+        memory_bytes=8 << 30,
+        units=40,
+        generation=generation,
+    )
 
 
 def require_nvrtc() -> None:

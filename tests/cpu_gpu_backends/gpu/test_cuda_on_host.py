@@ -46,7 +46,7 @@ def tiles_of(kind: type, quick: int) -> list[object]:
     """All tiles of a kind for that product; those after the first few are marked slow."""
     graph, _ = product_graph()
     (group,) = group_nodes(graph)
-    device = HostCudaDevice(Path(), matrix_generation=80)
+    device = HostCudaDevice(Path(), generation=80)
     found = choices_of(layer_of(graph, group), device.capability)
     tiles = [choice for choice in found if isinstance(choice, kind)]
     return [

@@ -4,12 +4,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cuda_tools import GENERATIONS, assemble, require_nvrtc
+from cuda_tools import GENERATIONS, assemble, capability, require_nvrtc
 from integer_graphs import GraphBuilder
 from operator_cases import operator_cases
 
 from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
-from tilewright.cpu_gpu_backends.gpu.device import Capability, DeviceError
+from tilewright.cpu_gpu_backends.gpu.device import DeviceError
 from tilewright.cpu_gpu_backends.gpu.dialects import CUDA
 from tilewright.cpu_gpu_backends.gpu.fusion import group_nodes
 from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
@@ -18,20 +18,6 @@ from tilewright.cpu_gpu_backends.gpu.lowering import choices_of, lower_layer
 from tilewright.cpu_gpu_backends.gpu.nvrtc import Form, compile_cuda
 from tilewright.cpu_gpu_backends.gpu.source import kernel_source
 from tilewright.cpu_gpu_backends.gpu.tiles import WarpTile
-
-
-def capability(generation: int) -> Capability:
-    """What a small GPU of a generation can do (CUDA C++ Programming Guide, technical data)."""
-    return Capability(
-        name="GPU",
-        identity=f"sm_{generation}",
-        threads_per_block=1024,
-        block_extents=(1024, 1024, 64),
-        shared_bytes=48 * 1024,
-        memory_bytes=8 << 30,
-        units=40,
-        matrix_generation=generation,
-    )
 
 
 @pytest.fixture(autouse=True)
