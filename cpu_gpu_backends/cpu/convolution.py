@@ -30,8 +30,8 @@ from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
-#: Images of fewer rows are shared among threads by parts of a row, too.
-_FEWEST_SHARED_ROWS = 8
+#: Kernels of fewer tasks are shared among threads by parts of a row, too.
+_FEWEST_TASKS = 8
 #: Iterations of the innermost loop that are written out.
 _UNROLL = 4
 #: Code of a tile is written out up to so many vector operations per iteration.
@@ -182,7 +182,8 @@ def _usual_plan(
     most = tile_rows(panels.width, target)
     size = panels.channels * window.depth * int(weight_dtype.numpy.itemsize)
     rows = max(1, min(window.rows, most // window.columns))
-    stays = rows == 1 and size <= _CACHED_WEIGHT_BYTES and window.batch * window.rows > 1
+    tasks = window.batch * window.rows * window.columns // _even_columns(window, most)
+    stays = rows == 1 and size <= _CACHED_WEIGHT_BYTES and tasks >= _FEWEST_TASKS
     return MatrixPlan(
         panel=panels.width,
         positions=most,
@@ -200,7 +201,7 @@ def _arrange(
     plan: MatrixPlan,
 ) -> None:
     """Schedule: tiles in registers, panels or rows outermost, that loop shared by the threads."""
-    columns = -(-window.columns // -(-window.columns // plan.positions))
+    columns = _tile_columns(window, plan.positions)
     rows = max(1, min(window.rows, plan.positions // window.columns))
     s.split("out", "o", panels.width)
     match plan.outside:
@@ -208,7 +209,7 @@ def _arrange(
             rows = _divisor(window.rows, rows)
             columns = _positions_outside(s, window, rows, columns, plan.block)
         case Outside.PANELS:
-            _panels_outside(s, window, rows, columns)
+            columns = _panels_outside(s, window, panels, rows, columns)
         case _:
             assert_never(plan.outside)
     s.set_scope("sum", REGISTER)
@@ -225,14 +226,28 @@ def _divisor(extent: int, most: int) -> int:
     return next(part for part in range(min(most, extent), 0, -1) if extent % part == 0)
 
 
+def _tile_columns(window: Window, most: int) -> int:
+    """Return the columns of as few tiles of at most `most` as there can be, all alike but one."""
+    return -(-window.columns // -(-window.columns // most))
+
+
+def _even_columns(window: Window, most: int) -> int:
+    """Return the columns of tiles without a remainder; those of all, if they would be small.
+
+    In a loop that threads share no last iteration stands apart.
+    """
+    columns = _tile_columns(window, most)
+    even = _divisor(window.columns, columns)
+    return even if 2 * even > columns else window.columns
+
+
 def _positions_outside(s: Schedule, window: Window, rows: int, columns: int, block: int) -> int:
     """Arrange the loops and return the columns of a tile.
 
-    Few rows are shared among threads by parts of a row, too, if tiles of about that size leave no
-    remainder: in a shared loop no last iteration stands apart.
+    Few rows are shared among threads by parts of a row, too.
     """
-    even = _divisor(window.columns, columns)
-    shares_parts = window.batch * window.rows // rows < _FEWEST_SHARED_ROWS and 2 * even > columns
+    even = _even_columns(window, columns)
+    shares_parts = window.batch * window.rows // rows < _FEWEST_TASKS and even < window.columns
     if shares_parts:
         columns = even
     s.split("out", "x", columns)
@@ -248,7 +263,16 @@ def _positions_outside(s: Schedule, window: Window, rows: int, columns: int, blo
     return columns
 
 
-def _panels_outside(s: Schedule, window: Window, rows: int, columns: int) -> None:
+def _panels_outside(s: Schedule, window: Window, panels: Panels, rows: int, columns: int) -> int:
+    """Arrange the loops and return the columns of a tile.
+
+    Few panels of one row are shared among threads by parts of the row, too.
+    """
+    even = _even_columns(window, columns)
+    few = panels.count * window.batch < _FEWEST_TASKS and window.rows == 1
+    shares_parts = few and even < window.columns
+    if shares_parts:
+        columns = even
     s.split("out", "x", columns)
     s.split("out", "y", rows)
     tile = ("x.outer", "y.inner", "x.inner", "o.inner")
@@ -256,8 +280,11 @@ def _panels_outside(s: Schedule, window: Window, rows: int, columns: int) -> Non
     s.fuse("out", "o.outer", "n", name="task")
     if window.rows % rows == 0:
         s.fuse("out", "task", "y.outer", name="tasks")
+    if shares_parts:
+        s.fuse("out", "tasks", "x.outer", name="parts")
     s.parallel("out", s.loops("out")[0])
-    s.compute_at("sum", "out", "x.outer")
+    s.compute_at("sum", "out", s.loops("out")[s.loops("out").index("y.inner") - 1])
+    return columns
 
 
 def _arrange_sums(

@@ -27,7 +27,7 @@ from tilewright.cpu_gpu_backends.cpu.tiles import lanes
 #: Outputs of a row that are computed together; each loads as many columns once, not three times.
 _COLUMNS = 7
 #: Images of fewer rows are shared among threads by channels.
-_FEWEST_SHARED_ROWS = 28
+_FEWEST_SHARED_ROWS = 14
 _LARGEST_STORED = 255
 
 
