@@ -1,6 +1,6 @@
 """A program under construction: buffers, constants and kernels in the order in which they run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -12,9 +12,11 @@ from tilewright.compiler.tensor.statements import Allocate, LoopNest, Seq, State
 from tilewright.cpu_gpu_backends.cpu.program import (
     Array,
     Buffer,
+    Chain,
     CpuProgram,
     Home,
     Kernel,
+    Step,
     View,
     element_type,
     whole_view,
@@ -84,8 +86,7 @@ class ProgramBuilder:
         self._name = name
         self._buffers: dict[str, Buffer] = {}
         self._constants: dict[str, Array] = {}
-        self._kernels: list[Kernel] = []
-        self._layers: list[str] = []
+        self._steps: list[Step] = []
         self._inputs: list[str] = []
         self._outputs: list[str] = []
 
@@ -142,8 +143,18 @@ class ProgramBuilder:
         inputs = tuple(tensors[name] for name in tensors if name in read - written)
         nest = LoopNest(inputs=inputs, outputs=outputs, body=body)
         views = tuple(places[tensor.name] for tensor in (*inputs, *outputs))
-        self._kernels.append(Kernel(name=layer, nest=nest, views=views))
-        self._layers.append(layer)
+        self._steps.append(Kernel(name=layer, nest=nest, views=views))
+
+    def chain(self, chain: Chain) -> None:
+        """Add a chain of kernels."""
+        self._steps.append(chain)
+
+    def collect(self, add: Callable[[], None]) -> tuple[Kernel, ...]:
+        """Return the kernels that `add` adds, which are then no steps of the program."""
+        start = len(self._steps)
+        add()
+        added, self._steps = self._steps[start:], self._steps[:start]
+        return tuple(step for step in added if isinstance(step, Kernel))
 
     def build(self) -> CpuProgram:
         """Return the program."""
@@ -153,8 +164,7 @@ class ProgramBuilder:
             inputs=tuple(self._inputs),
             outputs=tuple(self._outputs),
             constants=self._constants,
-            kernels=tuple(self._kernels),
-            layers=tuple(self._layers),
+            steps=tuple(self._steps),
         )
 
     def _unique(self, name: str) -> str:

@@ -53,8 +53,20 @@ class Context:
         """Whether no node reads a tensor: kernels may read a little beyond what they are given."""
         return not self.graph.consumers()[name]
 
+    def scratch_rows(self, name: str, rows: int, layout: Layout) -> Activation:
+        """Give some rows of a tensor's images a place in the scratch memory of a thread."""
+        _, _, width, channels = self.graph.tensors[name].shape
+        return self._placed(
+            name, (1, rows, width, channels), layout, self.stored(name), Home.SCRATCH
+        )
+
     def _in_workspace(
         self, name: str, shape: tuple[int, ...], layout: Layout, dtype: ScalarType
+    ) -> Activation:
+        return self._placed(name, shape, layout, dtype, Home.WORKSPACE)
+
+    def _placed(
+        self, name: str, shape: tuple[int, ...], layout: Layout, dtype: ScalarType, home: Home
     ) -> Activation:
         if layout.border == NO_BORDER:
             physical = (*shape[:-1], layout.pitch) if shape else ()
@@ -64,7 +76,7 @@ class Context:
             top, left, bottom, right = layout.border
             physical = (batch, height + top + bottom, width + left + right, layout.pitch)
             offset = (top * physical[2] + left) * layout.pitch
-        buffer = self.builder.buffer(name, dtype, prod(physical), Home.WORKSPACE)
+        buffer = self.builder.buffer(name, dtype, prod(physical), home)
         view = View(buffer=buffer, offset=offset, shape=shape, strides=dense_strides(physical))
         return Activation(
             view=view, dtype=dtype, border=layout.border, fill=layout.fill, pitch=layout.pitch

@@ -176,6 +176,16 @@ def _place(window: Window, y: Expr, x: Expr, ky: Expr, kx: Expr, along: Expr) ->
     return row, x * window.column_step + kx * window.column_dilation + along
 
 
+def positions_plan(panel: int, columns: int, target: CpuTarget) -> MatrixPlan:
+    """Return the plan of a kernel that threads share by rows of its result, `columns` wide."""
+    return MatrixPlan(
+        panel=panel,
+        positions=min(tile_rows(panel, target), columns),
+        outside=Outside.POSITIONS,
+        unroll=_UNROLL,
+    )
+
+
 def _usual_plan(
     window: Window, panels: Panels, weight_dtype: ScalarType, target: CpuTarget
 ) -> MatrixPlan:

@@ -93,21 +93,30 @@ def add_border(context: Context, name: str, activation: Activation) -> None:
         (start + top * row, height, left * activation.pitch),
         (start + top * row + (left + width) * column, height, right * activation.pitch),
     )
+    for offset, rows, length in sides:
+        if rows * length:
+            view = View(
+                buffer=activation.view.buffer,
+                offset=offset,
+                shape=(batch, rows, length),
+                strides=(image, row, 1),
+            )
+            fill_view(context, f"{name}/border", view, activation)
+
+
+def fill_view(context: Context, layer: str, view: View, activation: Activation) -> None:
+    """Set what lies in a view to what the border of a tensor holds."""
     value = activation.fill if activation.dtype.is_float else int(activation.fill)
     fill = constant(value, activation.dtype)
-    for offset, rows, length in sides:
-        if not rows * length:
-            continue
-        filled = compute((batch, rows, length), lambda n, y, x: fill, "border")
-        schedule = Schedule(filled)
-        schedule.vectorize("border", "x")
-        view = View(
-            buffer=activation.view.buffer,
-            offset=offset,
-            shape=filled.shape,
-            strides=(image, row, 1),
-        )
-        context.builder.kernel(f"{name}/border", lower(schedule), {"border": view})
+    filled = compute(view.shape, lambda *at: fill, "border")
+    schedule = Schedule(filled)
+    schedule.vectorize("border", schedule.loops("border")[-1])
+    context.builder.kernel(layer, lower(schedule), {"border": view})
+
+
+def copy_view(context: Context, layer: str, dtype: ScalarType, source: View, place: View) -> None:
+    """Copy what lies in a view to another one of the same shape."""
+    _add(context, layer, _copied(placeholder(source.shape, dtype, "kept")), source, place)
 
 
 def _copied(source: Tensor, dtype: ScalarType) -> Tensor:

@@ -21,6 +21,7 @@ from tilewright.cpu_gpu_backends.cpu.arithmetic import (
     with_arithmetic,
 )
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
+from tilewright.cpu_gpu_backends.cpu.chains import lower_chain, plan_chains
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
 from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise
@@ -62,6 +63,8 @@ def lower_graph(
     groups = with_arithmetic(graph, with_plans(graph, group_nodes(graph), plans), arithmetic)
     halves = half_tensors(graph, groups)
     layouts = plan_layouts(graph, groups, target, halves)
+    chains = plan_chains(graph, groups, layouts)
+    chained = {group.output for chain in chains.values() for group in chain.groups}
     builder = ProgramBuilder(graph.name)
     context = Context(builder=builder, graph=graph, target=target, halves=halves)
     inputs = {name: _file_buffer(context, name, Home.INPUT) for name in graph.inputs}
@@ -72,7 +75,11 @@ def lower_graph(
         for name in group.inputs:
             if name in graph.constants and name not in context.activations:
                 context.add_constant(name)
-        _lower_group(context, group, layouts[group.output], outputs.get(group.output))
+        chain = chains.get(group.output)
+        if chain is not None:
+            lower_chain(context, chain, layouts[group.output], outputs.get(group.output))
+        elif group.output not in chained:
+            _lower_group(context, group, layouts[group.output], outputs.get(group.output))
     for name, buffer in outputs.items():
         if name in graph.constants and name not in context.activations:
             context.add_constant(name)

@@ -121,7 +121,7 @@ def _joined(
             context.activations[name].view
             for name in node.inputs
             if name in context.activations
-            and context.graph.tensors[name].shape == output.shape
+            and context.activations[name].shape == output.shape
             and name not in context.graph.constants
         ]
     joined = [reshaped(view, (1, 1, positions, view.shape[-1])) for view in views]

@@ -1,8 +1,10 @@
 """A program as one module: kernels, the function that runs them in order, threads."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
+from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.printing import format_nest
 from tilewright.cpu_gpu_backends.codegen.failures import failure_counter
@@ -18,8 +20,8 @@ from tilewright.cpu_gpu_backends.codegen.types import (
     declare_intrinsic,
     index,
 )
-from tilewright.cpu_gpu_backends.cpu.memory_plan import BufferPlan
-from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home, Kernel, View
+from tilewright.cpu_gpu_backends.cpu.memory_plan import ALIGNMENT_BYTES, BufferPlan
+from tilewright.cpu_gpu_backends.cpu.program import Call, Chain, CpuProgram, Home, Kernel, View
 from tilewright.cpu_gpu_backends.cpu.spin_pool import DISPATCH
 
 
@@ -77,10 +79,21 @@ def program_module(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
-    """The function that computes a thread's share of a kernel."""
+    """The function that computes a thread's share of a kernel, or any part of it by `kernel`."""
 
     function: ir.Function
+    kernel: ir.Function
     extent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bases:
+    """The addresses that the caller of a program gives, and that of a thread's scratch memory."""
+
+    inputs: ir.Value
+    outputs: ir.Value
+    workspace: ir.Value
+    scratch: ir.Value | None = None
 
 
 class _ModuleEmitter:
@@ -100,6 +113,8 @@ class _ModuleEmitter:
         self._module.triple = options.target.triple
         #: Kernels that are the same but for where their tensors lie share their code.
         self._shares: dict[tuple[object, ...], _Share] = {}
+        #: Of nests, by identity: the program keeps them alive.
+        self._signatures: dict[int, str] = {}
         self._dispatch = ir.Function(
             self._module, ir.FunctionType(ir.VoidType(), (POINTER, POINTER)), name=DISPATCH
         )
@@ -115,12 +130,19 @@ class _ModuleEmitter:
         kind = ir.FunctionType(_STATUS, (POINTER, POINTER, POINTER))
         run = ir.Function(self._module, kind, name=self._names.run)
         builder = ir.IRBuilder(run.append_basic_block("entry"))
-        most = max((len(kernel.views) for kernel in self._program.kernels), default=1)
-        operands = builder.alloca(ir.ArrayType(POINTER, most))
+        bases = _Bases(inputs=run.args[0], outputs=run.args[1], workspace=run.args[2])
+        most = max((len(s.views) for s in self._program.steps if isinstance(s, Kernel)), default=0)
+        operands = builder.alloca(ir.ArrayType(POINTER, max(most, len(run.args))))
         operands.type = POINTER
-        for position, kernel in enumerate(self._program.kernels):
+        for position, step in enumerate(self._program.steps):
             before = self._clock(builder)
-            self._call(builder, run, operands, kernel)
+            match step:
+                case Kernel():
+                    self._run_kernel(builder, bases, operands, step)
+                case Chain():
+                    self._run_chain(builder, bases, operands, step)
+                case _:
+                    assert_never(step)
             self._note_cycles(builder, position, before)
         count = builder.load(failures, typ=INDEX)
         failed = builder.icmp_signed("!=", count, index(0))
@@ -140,7 +162,7 @@ class _ModuleEmitter:
             return
         cycles = self._module.globals.get(self._names.cycles)
         if cycles is None:
-            kind = ir.ArrayType(INDEX, len(self._program.kernels))
+            kind = ir.ArrayType(INDEX, len(self._program.steps))
             cycles = ir.GlobalVariable(self._module, kind, self._names.cycles)
             cycles.initializer = ir.Constant(kind, None)
             cycles.type = POINTER
@@ -148,33 +170,56 @@ class _ModuleEmitter:
         place = builder.gep(cycles, [index(0), index(position)], source_etype=cycles.value_type)
         builder.store(builder.sub(after, before), place)
 
-    def _call(
-        self, builder: ir.IRBuilder, run: ir.Function, operands: ir.Value, kernel: Kernel
+    def _run_kernel(
+        self, builder: ir.IRBuilder, bases: _Bases, operands: ir.Value, kernel: Kernel
     ) -> None:
         share = self._share(kernel)
-        for position, view in enumerate(kernel.views):
-            place = builder.gep(operands, [index(position)], source_etype=POINTER)
-            builder.store(self._address(builder, run, view), place)
-        if share.extent > 1:
-            builder.call(self._dispatch, (share.function, operands))
-        else:
-            builder.call(share.function, (operands, index(0), index(1)))
+        addresses = [self._address(builder, bases, view) for view in kernel.views]
+        self._set_operands(builder, operands, addresses)
+        self._hand_out(builder, share.function, operands, share.extent)
 
-    def _address(self, builder: ir.IRBuilder, run: ir.Function, view: View) -> ir.Value:
+    def _run_chain(
+        self, builder: ir.IRBuilder, bases: _Bases, operands: ir.Value, chain: Chain
+    ) -> None:
+        function = self._chain_function(chain)
+        self._set_operands(builder, operands, [bases.inputs, bases.outputs, bases.workspace])
+        self._hand_out(builder, function, operands, len(chain.bands))
+
+    @staticmethod
+    def _set_operands(
+        builder: ir.IRBuilder, operands: ir.Value, addresses: Sequence[ir.Value]
+    ) -> None:
+        for position, address in enumerate(addresses):
+            place = builder.gep(operands, [index(position)], source_etype=POINTER)
+            builder.store(address, place)
+
+    def _hand_out(
+        self, builder: ir.IRBuilder, function: ir.Function, operands: ir.Value, extent: int
+    ) -> None:
+        if extent > 1:
+            builder.call(self._dispatch, (function, operands))
+        else:
+            builder.call(function, (operands, index(0), index(1)))
+
+    def _address(self, builder: ir.IRBuilder, bases: _Bases, view: View) -> ir.Value:
         program, name = self._program, view.buffer
         buffer = program.buffers[name]
         offset = view.offset * int(buffer.dtype.numpy.itemsize)
-        inputs, outputs, workspace = run.args
         match buffer.home:
             case Home.INPUT:
-                base = self._given(builder, inputs, program.inputs.index(name))
+                base = self._given(builder, bases.inputs, program.inputs.index(name))
             case Home.OUTPUT:
-                base = self._given(builder, outputs, program.outputs.index(name))
+                base = self._given(builder, bases.outputs, program.outputs.index(name))
             case Home.WORKSPACE:
-                base, offset = workspace, offset + self._plan.offsets[name]
+                base, offset = bases.workspace, offset + self._plan.offsets[name]
+            case Home.SCRATCH:
+                assert bases.scratch is not None, f"{name!r} is used within a chain"
+                base, offset = bases.scratch, offset + self._plan.offsets[name]
             case Home.CONSTANT:
                 base = builder.load(self._constants, typ=POINTER)
                 offset += self._plan.offsets[name]
+            case _:
+                assert_never(buffer.home)
         return builder.gep(base, [index(offset)], source_etype=BYTE)
 
     @staticmethod
@@ -184,15 +229,14 @@ class _ModuleEmitter:
 
     def _share(self, kernel: Kernel) -> _Share:
         strides = tuple(view.strides for view in kernel.views)
-        key = (_signature(kernel), strides)
+        key = (self._signature(kernel), strides)
         if key not in self._shares:
             number = len(self._shares)
             name = f"kernel{number}.{kernel.name}"
             function = emit_kernel(self._module, name, kernel.nest, strides, self._options)
             extent = parallel_extent(kernel.nest)
-            self._shares[key] = _Share(
-                function=self._share_function(f"share{number}", function, extent), extent=extent
-            )
+            share = self._share_function(f"share{number}", function, extent)
+            self._shares[key] = _Share(function=share, kernel=function, extent=extent)
         return self._shares[key]
 
     def _share_function(self, name: str, kernel: ir.Function, extent: int) -> ir.Function:
@@ -204,18 +248,60 @@ class _ModuleEmitter:
             self._given(builder, operands, position) for position in range(len(kernel.args) - 2)
         ]
 
-        def border(of: ir.Value) -> ir.Value:
-            return builder.udiv(builder.mul(of, index(extent)), threads)
-
-        builder.call(kernel, (*pointers, border(thread), border(builder.add(thread, index(1)))))
+        builder.call(kernel, (*pointers, *_shared_out(builder, extent, thread, threads)))
         builder.ret_void()
         return function
 
+    def _chain_function(self, chain: Chain) -> ir.Function:
+        """Emit the function that computes a thread's share of the bands of a chain."""
+        function = ir.Function(self._module, _SHARE, name=f"chain.{chain.name}")
+        function.linkage = "internal"
+        operands, thread, threads = function.args
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        scratch = builder.alloca(ir.ArrayType(BYTE, self._plan.scratch_bytes))
+        scratch.align, scratch.type = ALIGNMENT_BYTES, POINTER
+        inputs, outputs, workspace = (
+            self._given(builder, operands, position) for position in range(3)
+        )
+        bases = _Bases(inputs=inputs, outputs=outputs, workspace=workspace, scratch=scratch)
+        begin, end = _shared_out(builder, len(chain.bands), thread, threads)
+        for number, band in enumerate(chain.bands):
+            after = builder.icmp_signed(">=", index(number), begin)
+            mine = builder.and_(after, builder.icmp_signed("<", index(number), end))
+            with builder.if_then(mine):
+                first = builder.icmp_signed("==", index(number), begin)
+                with builder.if_else(first) as (alone, following):
+                    with alone:
+                        self._run_calls(builder, bases, band.alone)
+                    with following:
+                        self._run_calls(builder, bases, band.following)
+        builder.ret_void()
+        return function
 
-def _signature(kernel: Kernel) -> str:
-    """Return the text of a nest with its tensors numbered: equal texts, equal code."""
-    text = format_nest(kernel.nest)
-    names = [tensor.name for tensor in (*kernel.nest.inputs, *kernel.nest.outputs)]
-    for number, name in sorted(enumerate(names), key=lambda pair: -len(pair[1])):
-        text = text.replace(name, f"\x00{number}\x00")
-    return text
+    def _run_calls(self, builder: ir.IRBuilder, bases: _Bases, calls: Sequence[Call]) -> None:
+        for call in calls:
+            addresses = [self._address(builder, bases, view) for view in call.kernel.views]
+            kernel = self._share(call.kernel).kernel
+            builder.call(kernel, (*addresses, index(call.begin), index(call.end)))
+
+    def _signature(self, kernel: Kernel) -> str:
+        """Return the text of a nest with its tensors numbered: equal texts, equal code."""
+        if (found := self._signatures.get(id(kernel.nest))) is not None:
+            return found
+        text = format_nest(kernel.nest)
+        names = [tensor.name for tensor in (*kernel.nest.inputs, *kernel.nest.outputs)]
+        for number, name in sorted(enumerate(names), key=lambda pair: -len(pair[1])):
+            text = text.replace(name, f"\x00{number}\x00")
+        self._signatures[id(kernel.nest)] = text
+        return text
+
+
+def _shared_out(
+    builder: ir.IRBuilder, extent: int, thread: ir.Value, threads: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """Return where the share of a thread begins and where it ends."""
+
+    def border(of: ir.Value) -> ir.Value:
+        return builder.udiv(builder.mul(of, index(extent)), threads)
+
+    return border(thread), border(builder.add(thread, index(1)))

@@ -25,6 +25,8 @@ class Home(Enum):
     INPUT = "input"
     OUTPUT = "output"
     WORKSPACE = "workspace"
+    #: Of one thread within a chain of kernels: on its stack.
+    SCRATCH = "scratch"
     CONSTANT = "constant"
 
 
@@ -86,6 +88,55 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Shares `begin` to ``end - 1`` of the work of a kernel."""
+
+    kernel: Kernel
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """What one thread computes at a time of a chain.
+
+    Attributes
+    ----------
+    alone, following
+        The calls where the thread begins with this band, and where it has computed the band before
+        and finds in its scratch memory what both need.
+    """
+
+    alone: tuple[Call, ...]
+    following: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Kernels of several layers, run for one band of rows after the other; threads share bands."""
+
+    name: str
+    bands: tuple[Band, ...]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the buffers that it reads, scratch ones included."""
+        return tuple(dict.fromkeys(name for kernel in self._kernels for name in kernel.reads))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Names of the buffers that it writes, scratch ones included."""
+        return tuple(dict.fromkeys(name for kernel in self._kernels for name in kernel.writes))
+
+    @property
+    def _kernels(self) -> tuple[Kernel, ...]:
+        return tuple(call.kernel for band in self.bands for call in band.alone)
+
+
+Step: TypeAlias = Kernel | Chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CpuProgram:
     """A network for the processor.
 
@@ -95,8 +146,8 @@ class CpuProgram:
         Names of the buffers that the caller gives, in the order of the graph.
     constants
         Values of the constant buffers.
-    layers
-        Per kernel the name of the graph's node that it computes, or its last part.
+    steps
+        What is run, in order.
     """
 
     name: str
@@ -104,8 +155,7 @@ class CpuProgram:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
-    kernels: tuple[Kernel, ...]
-    layers: tuple[str, ...]
+    steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "buffers", MappingProxyType(dict(self.buffers)))
@@ -114,6 +164,11 @@ class CpuProgram:
             buffer = self.buffers[name]
             assert values.size == buffer.elements, f"constant {name!r} fills its buffer"
             assert values.dtype == buffer.dtype.numpy, f"constant {name!r} has its buffer's type"
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Per step the name of the graph's tensor that it computes, or its last part."""
+        return tuple(step.name for step in self.steps)
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -85,17 +85,15 @@ def stored_element(value: Expr) -> Expr:
     return cast(cast(value, INT32), ScalarType.UINT8)
 
 
-def weighted_sum(
-    terms: tuple[tuple[Expr, int], ...], bias: int, bound_of_term: int
-) -> tuple[Expr, int]:
+def weighted_sum(terms: tuple[tuple[Expr, int], ...], bias: int, largest: int) -> tuple[Expr, int]:
     """Return ``sum(value * coefficient) + bias`` exactly, and a bound of its magnitude.
 
     Parameters
     ----------
     terms
-        Whole numbers in float32, of at most `bound_of_term` in magnitude, with coefficients.
+        Whole numbers in float32, from 0 to `largest`, with coefficients.
     """
-    bound = sum(abs(factor) for _, factor in terms) * bound_of_term + abs(bias)
+    bound = _largest_partial_sum([factor * largest for _, factor in terms], bias)
     if bound <= EXACT_FLOAT32:
         total: Expr = constant(float(bias), FLOAT32)
         for value, factor in terms:
@@ -107,3 +105,13 @@ def weighted_sum(
     for value, factor in terms:
         whole = whole + cast(value, INT32) * factor
     return whole, bound
+
+
+def _largest_partial_sum(extremes: list[int], bias: int) -> int:
+    """Return the largest magnitude of `bias` and terms added to it, each from 0 to its extreme."""
+    low = high = bias
+    bound = abs(bias)
+    for extreme in extremes:
+        low, high = low + min(0, extreme), high + max(0, extreme)
+        bound = max(bound, -low, high)
+    return bound
