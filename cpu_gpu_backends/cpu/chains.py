@@ -18,10 +18,11 @@ from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layou
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.convolution import positions_plan
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_view, fill_view, padded
-from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise
+from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise, shared_by_rows
 from tilewright.cpu_gpu_backends.cpu.grouping import Group, is_depthwise
 from tilewright.cpu_gpu_backends.cpu.layouts import border_fill, is_matrix_kernel, output_panels
 from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
+from tilewright.cpu_gpu_backends.cpu.plans import Plan
 from tilewright.cpu_gpu_backends.cpu.program import Band, Call, Chain, Kernel, View
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
 
@@ -132,7 +133,7 @@ def _plan(
     graph: Graph, members: tuple[Group, ...], layouts: Mapping[str, Layout]
 ) -> ChainPlan | None:
     """Return the bands of a chain, as high as scratch memory allows; None if it is no use."""
-    if not any(is_depthwise(graph, member.first) for member in members[1:]):
+    if len(members) == 1 or not any(is_depthwise(graph, member.first) for member in members):
         return None
     if any(not _reaches_into_border(graph, member) for member in members[1:]):
         return None
@@ -245,17 +246,25 @@ class _ChainLowering:
         source = group.first.inputs[0]
         self._context.activations[source] = self._source(number, rows)
 
+        if not last and self._plan.between[number].kept:
+            group = replace(group, plan=self._rows_plan(group, output))
+
         def add() -> None:
             if is_depthwise(self._graph, group.first):
                 lower_depthwise(self._context, group, output)
             else:
-                panel = output_panels(self._graph, group, self._context.target).width
-                columns = output.shape[2]
-                tiles = positions_plan(panel, columns, self._context.target)
-                lower_matrix(self._context, group if last else replace(group, plan=tiles), output)
+                lower_matrix(self._context, group, output)
 
         (kernel,) = self._context.builder.collect(add)
         return kernel
+
+    def _rows_plan(self, group: Group, output: Activation) -> Plan:
+        """Return the plan of a kernel of which some rows can be computed apart from others."""
+        target = self._context.target
+        if is_depthwise(self._graph, group.first):
+            return shared_by_rows(output.shape[3], target)
+        panel = output_panels(self._graph, group, target).width
+        return positions_plan(panel, output.shape[2], target)
 
     def _move(self, activation: Activation, rows: int) -> None:
         image, row = activation.view.strides[:2]

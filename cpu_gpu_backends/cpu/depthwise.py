@@ -77,6 +77,13 @@ def _padded_view(image: Activation, op: Conv2d | FloatConv2d) -> View:
     )
 
 
+def shared_by_rows(channels: int, target: CpuTarget) -> DepthwisePlan:
+    """Return the plan of a kernel that threads share by rows of its result."""
+    return DepthwisePlan(
+        columns=_COLUMNS, channels=channel_group(channels, target), outside=Outside.POSITIONS
+    )
+
+
 def _usual_plan(shape: tuple[int, ...], target: CpuTarget) -> DepthwisePlan:
     _, height, _, channels = shape
     group = channel_group(channels, target)
