@@ -8,7 +8,7 @@ from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.stages import Stage
 from tilewright.compiler.tensor.traversal import loads, variables
 
-#: Below so many elements a stage is not worth handing out to threads.
+#: Below so many elements or terms of sums a stage is not worth handing out to threads.
 _FEWEST_SHARED = 4096
 #: A reduction is cut into so many partial ones.
 _REDUCTION_LANES = 16
@@ -30,8 +30,9 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
         return
     lane = reduces[-1] if reduces else ""
     if reduces and not runs_along_memory(stage.body, data[-1]) and _splits(stage, lane):
-        _reduce_in_lanes(s, stage, data[-1], lane)
-    elif runs_along_memory(stage.body, data[-1]):
+        _reduce_in_lanes(s, stage, data, lane)
+        return
+    if runs_along_memory(stage.body, data[-1]):
         if reduces:
             s.reorder(stage.name, *reduces, data[-1])
         s.vectorize(stage.name, data[-1])
@@ -40,13 +41,19 @@ def _arrange_stage(s: Schedule, stage: Stage) -> None:
         data = tuple(axis for axis in data if axis != other)
         s.reorder(stage.name, *data, other)
         s.vectorize(stage.name, other)
-    work = prod(axis.extent for axis in stage.axes)
-    if not data or work < _FEWEST_SHARED:
-        return
+    if data:
+        _share(s, stage, data)
+
+
+def _share(s: Schedule, stage: Stage, data: tuple[str, ...]) -> str:
+    """Join loops, and let threads share the result if there is enough to do; return its name."""
     task = data[0]
     for axis in data[1:]:
         task = s.fuse(stage.name, task, axis)
-    s.parallel(stage.name, task)
+    axes = (*stage.axes, *stage.reduce_axes)
+    if prod(axis.extent for axis in axes) >= _FEWEST_SHARED:
+        s.parallel(stage.name, task)
+    return task
 
 
 def _lane_elsewhere(stage: Stage, data: tuple[str, ...]) -> str | None:
@@ -70,14 +77,14 @@ def _splits(stage: Stage, axis: str) -> bool:
     return extent % _REDUCTION_LANES == 0 and extent > _REDUCTION_LANES
 
 
-def _reduce_in_lanes(s: Schedule, stage: Stage, at: str, axis: str) -> None:
+def _reduce_in_lanes(s: Schedule, stage: Stage, data: tuple[str, ...], axis: str) -> None:
     """Reduce each lane by itself, then the lanes; the order of a floating-point sum changes."""
     _, inner = s.split(stage.name, axis, _REDUCTION_LANES)
     partial = s.reduce_factor(stage.name, inner)
-    s.compute_at(partial, stage.name, at)
+    s.compute_at(partial, stage.name, _share(s, stage, data))
     s.set_scope(partial, _REGISTER)
-    lane, *data, rest = s.loops(partial)
-    s.reorder(partial, rest, *data, lane)
+    lane, *own, rest = s.loops(partial)
+    s.reorder(partial, rest, *own, lane)
     s.vectorize(partial, lane)
     s.unroll(stage.name, s.loops(stage.name)[-1])
 

@@ -106,7 +106,7 @@ def matrix_nest(
         Of image and weights: uint8 with int8 or int16, summed in int32; or float32 for both, or
         bfloat16, summed in float32.
     weights_per_image
-        Whether each image of the batch has weights of its own; for layouts in rows only.
+        Whether each image of the batch has weights of its own.
     plan
         What a tuner has chosen, for panels of this width.
     """
@@ -115,7 +115,7 @@ def matrix_nest(
     total = (
         _plain_sums(window, panels, image, weight_dtype, weights_per_image)
         if dots is None
-        else _dot_sums(window, panels, image, dots)
+        else _dot_sums(window, panels, image, dots, weights_per_image)
     )
     width = panels.width
     out = compute(
@@ -151,11 +151,14 @@ def _plain_sums(
     return compute(sums, product, "sum")
 
 
-def _dot_sums(window: Window, panels: Panels, image: Tensor, dots: DotProducts) -> Tensor:
+def _dot_sums(
+    window: Window, panels: Panels, image: Tensor, dots: DotProducts, per_image: bool
+) -> Tensor:
     assert window.length % dots.depth == 0, "stretches are padded"
     groups, (_, weight_dtype) = window.length // dots.depth, dots.factors
     rows, columns = window.kernel_rows, window.kernel_columns
-    packed = (panels.count, rows, columns, groups, panels.width, dots.depth)
+    own = (panels.count, rows, columns, groups, panels.width, dots.depth)
+    packed = (window.batch, *own) if per_image else own
     weights = placeholder(packed, weight_dtype, "weights")
     ky = reduce_axis(window.kernel_rows, "ky")
     kx = reduce_axis(window.kernel_columns, "kx")
@@ -164,11 +167,12 @@ def _dot_sums(window: Window, panels: Panels, image: Tensor, dots: DotProducts) 
     def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
         along = k.var * dots.depth + t.var
         element = image.at(n, *_place(window, y, x, ky.var, kx.var, along))
-        weight = weights[p, ky.var, kx.var, k.var, o, t.var]
+        place = (p, ky.var, kx.var, k.var, o, t.var)
+        weight = weights.at(n, *place) if per_image else weights[place]
         return reduce_sum(cast(element, dots.total) * cast(weight, dots.total), ky, kx, k, t)
 
-    shape = (window.batch, window.rows, window.columns, panels.count, panels.width)
-    return compute(shape, product, "sum")
+    sums = (window.batch, window.rows, window.columns, panels.count, panels.width)
+    return compute(sums, product, "sum")
 
 
 def _place(window: Window, y: Expr, x: Expr, ky: Expr, kx: Expr, along: Expr) -> tuple[Expr, Expr]:

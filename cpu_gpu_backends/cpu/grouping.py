@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.compiler.graph import Graph, Node
-from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense, FloatMatMul
+from tilewright.compiler.operators import Conv2d, FloatConv2d, FloatDense, FloatMatMul, MatMul
 from tilewright.cpu_gpu_backends.cpu.plans import Plan
 from tilewright.cpu_gpu_backends.cpu.tails import OperandKind, operand_kinds
 
@@ -136,11 +136,16 @@ def has_tail(graph: Graph, node: Node) -> bool:
             return is_plain_convolution(graph, node) or is_depthwise(graph, node)
         case FloatDense():
             return node.inputs[1] in graph.constants
-        case FloatMatMul():
+        case FloatMatMul() | MatMul():
             left, right = (graph.tensors[name].shape for name in node.inputs)
             return len(left) >= 2 and left[:-2] == right[:-2]
         case _:
             return False
+
+
+def is_product(graph: Graph, node: Node) -> bool:
+    """Whether a node is a product of activations that a matrix kernel computes."""
+    return isinstance(node.op, FloatMatMul | MatMul) and has_tail(graph, node)
 
 
 def is_plain_convolution(graph: Graph, node: Node) -> bool:

@@ -9,12 +9,16 @@ from tilewright.compiler.operators import (
     DataType,
     FloatConv2d,
     FloatDense,
-    FloatMatMul,
     Padding,
 )
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Layout
-from tilewright.cpu_gpu_backends.cpu.grouping import Group, has_tail, is_plain_convolution
+from tilewright.cpu_gpu_backends.cpu.grouping import (
+    Group,
+    has_tail,
+    is_plain_convolution,
+    is_product,
+)
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
 from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, panels_of
@@ -39,7 +43,7 @@ def output_panels(graph: Graph, group: Group, target: CpuTarget) -> Panels:
     shape = graph.tensors[group.output].shape
     if isinstance(group.plan, MatrixPlan | WinogradPlan):
         return panels_of(shape[-1], group.plan.panel)
-    rows = shape[-2] if isinstance(group.first.op, FloatMatMul) else prod(shape[:-1])
+    rows = shape[-2] if is_product(graph, group.first) else prod(shape[:-1])
     return choose_panels(shape[-1], rows, target)
 
 
@@ -58,7 +62,7 @@ def plan_layouts(
             pitches[group.output] = output_panels(graph, group, target).channels
     products = set()
     for group in groups:
-        if isinstance(group.first.op, FloatMatMul) and has_tail(graph, group.first):
+        if is_product(graph, group.first):
             products.add(group.output)
             pitches[group.output] = output_panels(graph, group, target).channels
     borders: dict[str, list[tuple[tuple[int, int, int, int], float]]] = {}

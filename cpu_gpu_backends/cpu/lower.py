@@ -7,7 +7,7 @@ from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import (
     AveragePool2d,
     FloatAveragePool2d,
-    FloatMatMul,
+    MatMul,
     MaxPool2d,
     Reinterpret,
     Reshape,
@@ -21,6 +21,7 @@ from tilewright.cpu_gpu_backends.cpu.arithmetic import (
     with_arithmetic,
 )
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
+from tilewright.cpu_gpu_backends.cpu.byte_products import lower_byte_product
 from tilewright.cpu_gpu_backends.cpu.chains import lower_chain, plan_chains
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
@@ -30,8 +31,8 @@ from tilewright.cpu_gpu_backends.cpu.generic import lower_generic
 from tilewright.cpu_gpu_backends.cpu.grouping import (
     Group,
     group_nodes,
-    has_tail,
     is_depthwise,
+    is_product,
     with_plans,
 )
 from tilewright.cpu_gpu_backends.cpu.layouts import (
@@ -120,7 +121,9 @@ def _lower_anchored(context: Context, group: Group, output: Activation) -> None:
         lower_matrix(context, group, output)
     elif is_depthwise(graph, node):
         lower_depthwise(context, group, output)
-    elif isinstance(node.op, FloatMatMul) and has_tail(graph, node):
+    elif isinstance(node.op, MatMul) and is_product(graph, node):
+        lower_byte_product(context, group, output)
+    elif is_product(graph, node):
         lower_product(context, group, output)
     elif isinstance(node.op, MaxPool2d | AveragePool2d | FloatAveragePool2d):
         lower_pooling(context, node, output)

@@ -19,21 +19,10 @@ def lower_product(context: Context, group: Group, output: Activation) -> None:
     left, right = group.first.inputs
     *leading, rows, depth = context.graph.tensors[left].shape
     batch, columns = prod(leading), context.graph.tensors[right].shape[-1]
-    a = _joined(context, left, (batch, rows, depth))
+    a = joined_operand(context, left, (batch, rows, depth))
     panels = output_panels(context.graph, group, context.target)
-    b = _joined(context, right, (batch, depth, columns))
-    window = Window(
-        batch=batch,
-        rows=1,
-        columns=rows,
-        row_step=1,
-        column_step=a.strides[1],
-        kernel_rows=1,
-        row_dilation=1,
-        kernel_columns=1,
-        column_dilation=1,
-        length=depth,
-    )
+    b = joined_operand(context, right, (batch, depth, columns))
+    window = product_window(batch, rows, depth, a.strides[1])
     # Padded columns read what follows in memory; nobody reads their results.
     inputs = TailInputs.of(context, (*output.shape[:-1], panels.channels))
     inputs.reshape((batch, 1, rows, panels.channels))
@@ -71,7 +60,23 @@ def lower_product(context: Context, group: Group, output: Activation) -> None:
     context.builder.kernel(group.output, nest, views)
 
 
-def _joined(context: Context, name: str, shape: tuple[int, ...]) -> View:
+def product_window(batch: int, rows: int, length: int, step: int) -> Window:
+    """Return the window of a product of a matrix for each image, its rows `step` apart."""
+    return Window(
+        batch=batch,
+        rows=1,
+        columns=rows,
+        row_step=1,
+        column_step=step,
+        kernel_rows=1,
+        row_dilation=1,
+        kernel_columns=1,
+        column_dilation=1,
+        length=length,
+    )
+
+
+def joined_operand(context: Context, name: str, shape: tuple[int, ...]) -> View:
     """Return an operand with its leading axes joined, copied if its place does not allow that."""
     view = reshaped(context.activations[name].view, shape)
     if view is None:
