@@ -8,6 +8,7 @@ from llvmlite import ir
 from tilewright.compiler.tensor.expressions import Expr, Tensor, Var
 from tilewright.compiler.tensor.linear import Linear, to_linear
 from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.cpu_gpu_backends.codegen.byte_tables import emit_byte_lookup, is_byte_table
 from tilewright.cpu_gpu_backends.codegen.failures import emit_bounds_check
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes, Storage
 from tilewright.cpu_gpu_backends.codegen.types import (
@@ -55,6 +56,8 @@ class Memory:
         if place.spread is None and place.step in (0, 1):
             kind = with_lanes(element, frame.lanes if place.step else 0)
             value = b.load(self._address(storage, place), typ=kind, align=_size(tensor.dtype))
+        elif place.spread is not None and self._is_lookup(storage, place):
+            value = emit_byte_lookup(b, self._address(storage, place), place.spread)
         else:
             value = self._gather(storage, place, element)
         if tensor.dtype is ScalarType.BOOL:
@@ -101,6 +104,12 @@ class Memory:
         self._forget(storage)
         frame.builder.store(value, self._address(storage, place), align=_size(tensor.dtype))
 
+    def _is_lookup(self, storage: Storage, place: _Place) -> bool:
+        """Whether lanes read a table of bytes, each wherever a byte says."""
+        anywhere = not place.terms and not place.constant and not place.step
+        table = is_byte_table(storage.tensor) and storage.strides == (1,)
+        return anywhere and table and self._frame.target.permutes_bytes
+
     def _as_loaded(self, value: ir.Value, tensor: Tensor) -> ir.Value:
         if tensor.dtype is not ScalarType.BOOL:
             return value
@@ -145,7 +154,9 @@ class Memory:
             if isinstance(value, int):
                 constant += factor * value
             elif lanes_of(value):
-                part = frame.builder.mul(value, number(factor, INDEX, frame.lanes))
+                part = value
+                if factor != 1:
+                    part = frame.builder.mul(value, number(factor, INDEX, frame.lanes))
                 spread = part if spread is None else frame.builder.add(spread, part)
             else:
                 terms.append((value, factor))

@@ -13,6 +13,7 @@ class Feature(Enum):
     FMA = "fma"
     AVX512F = "avx512f"
     AVX512VL = "avx512vl"
+    AVX512VBMI = "avx512vbmi"
     AVX512VNNI = "avx512vnni"
     AVX512BF16 = "avx512bf16"
     NEON = "neon"
@@ -66,6 +67,11 @@ class CpuTarget:
     def multiplies_halves(self) -> bool:
         """Whether it has instructions for bfloat16 numbers: sums of two products, and rounding."""
         return {Feature.AVX512BF16, Feature.AVX512VL} <= self.features
+
+    @property
+    def permutes_bytes(self) -> bool:
+        """Whether instructions look up bytes in tables of bytes."""
+        return {Feature.AVX512VBMI, Feature.AVX512F} <= self.features
 
 
 #: The processors of Zynq-7000 and of Zynq UltraScale+.

@@ -7,6 +7,7 @@ from tilewright.compiler.tensor.linear import to_linear
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.stages import Stage
 from tilewright.compiler.tensor.traversal import loads, variables
+from tilewright.cpu_gpu_backends.codegen.byte_tables import is_byte_table
 
 #: Below so many elements or terms of sums a stage is not worth handing out to threads.
 _FEWEST_SHARED = 4096
@@ -90,12 +91,15 @@ def _reduce_in_lanes(s: Schedule, stage: Stage, data: tuple[str, ...], axis: str
 
 
 def runs_along_memory(body: Expr, axis: str) -> bool:
-    """Whether neighbouring values of `axis` read neighbouring elements, or the same one."""
+    """Whether neighbouring values of `axis` read neighbouring elements, or the same one.
+
+    Tables of bytes do not count: the kernels have them where instructions look up bytes.
+    """
     return all(_steps_by_one(load, axis) for load in loads(body))
 
 
 def _steps_by_one(load: Load, axis: str) -> bool:
-    if not load.indices:
+    if not load.indices or is_byte_table(load.tensor):
         return True
     *outer, last = load.indices
     if any(axis in variables(index) for index in outer):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.compiler.tensor.build import call, cast, constant, maximum, minimum
-from tilewright.compiler.tensor.expressions import Expr, literal
+from tilewright.compiler.tensor.expressions import Cast, Expr, literal
 from tilewright.compiler.tensor.operations import Function
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.cpu.program import Array
@@ -82,6 +82,9 @@ def stored_value(element: Expr) -> Expr:
 
 def stored_element(value: Expr) -> Expr:
     """Return a whole number in float32 as an element of a stored tensor."""
+    match value:
+        case Cast(operand=operand) if operand.dtype is ScalarType.UINT8:
+            return operand
     return cast(cast(value, INT32), ScalarType.UINT8)
 
 

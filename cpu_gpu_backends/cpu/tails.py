@@ -295,7 +295,11 @@ def _scaled(op: Add | Requantize, total: Expr, bound: int) -> Expr:
 
 
 def _lookup(graph: Graph, node: Node, value: Expr, inputs: TailInputs) -> Expr:
+    """Return an entry of a table: of bytes where instructions look them up, else of float32."""
     table = graph.constants[node.inputs[1]].astype(np.float32) + STORED_OFFSET
+    if inputs.context.target.permutes_bytes:
+        tensor = inputs.constant(f"{node.name}.table", table.astype(np.uint8))
+        return stored_value(tensor[cast(stored_element(value), ScalarType.INDEX)])
     tensor = inputs.constant(f"{node.name}.table", table)
     return tensor[cast(cast(value, INT32), ScalarType.INDEX)]
 
