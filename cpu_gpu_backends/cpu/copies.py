@@ -116,7 +116,8 @@ def fill_view(context: Context, layer: str, view: View, activation: Activation) 
 
 def copy_view(context: Context, layer: str, dtype: ScalarType, source: View, place: View) -> None:
     """Copy what lies in a view to another one of the same shape."""
-    _add(context, layer, _copied(placeholder(source.shape, dtype, "kept")), source, place)
+    kept = placeholder(source.shape, dtype, "kept")
+    _add(context, layer, _copied(kept, dtype), source, place)
 
 
 def _copied(source: Tensor, dtype: ScalarType) -> Tensor:
