@@ -157,13 +157,20 @@ class ProgramBuilder:
         return tuple(step for step in added if isinstance(step, Kernel))
 
     def build(self) -> CpuProgram:
-        """Return the program."""
+        """Return the program, with those constants that are read."""
+        read = {name for step in self._steps for name in step.reads}
+        constants = {name: values for name, values in self._constants.items() if name in read}
+        buffers = {
+            name: buffer
+            for name, buffer in self._buffers.items()
+            if buffer.home is not Home.CONSTANT or name in read
+        }
         return CpuProgram(
             name=self._name,
-            buffers=self._buffers,
+            buffers=buffers,
             inputs=tuple(self._inputs),
             outputs=tuple(self._outputs),
-            constants=self._constants,
+            constants=constants,
             steps=tuple(self._steps),
         )
 
