@@ -86,18 +86,22 @@ def _stack(node: Node, tensor: str, graph: Graph) -> Operand | HostReason:
 
 
 def _transposed(operand: Operand, name: str, result: str, config: AcceleratorConfig) -> Operand:
-    """Return the transposed matrices: the identity times weights whose outputs are their rows."""
+    """Return the transposed matrices: the identity times weights whose outputs are their rows.
+
+    Of the identity only the blocks on its diagonal are multiplied.
+    """
     tiles = _weights(operand, f"{name}#rows", f"{result}#rows", config)
-    size = operand.shape.channels
+    size = config.layout_block
     identity = f"{result}#identity"
     unit = TensorShape(images=1, height=1, width=size, channels=size)
-    shape = replace(operand.shape, width=size, channels=operand.shape.width)
+    shape = replace(operand.shape, width=operand.shape.channels, channels=operand.shape.width)
     tensor = f"{result}#transposed"
     product = MatrixProductKernel(
         name=f"{name}#transposed",
         source=identity,
         weights=tiles.tensor,
         output=tensor,
+        diagonal=True,
         source_zero_point=0,
         weights_zero_point=0,
         scale=unit_scale(np.zeros(1, dtype=np.int64)),

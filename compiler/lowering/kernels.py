@@ -171,7 +171,9 @@ class MatrixProductKernel:
     """Stacks of matrices ``(source - zero point) @ (weights - zero point)``, on the array.
 
     Rows of an image are matrices, their columns the rows of a matrix, channels its columns. A
-    tensor with one image, or one row, has the same matrix for all those of the output.
+    tensor with one image, or one row, has the same matrix for all those of the output. With
+    `diagonal`, `source` is one layout block squared, of which the whole matrix has one after the
+    other on its diagonal, and zeros elsewhere.
     """
 
     name: str
@@ -180,6 +182,7 @@ class MatrixProductKernel:
     #: the channels of `source`.
     weights: str
     output: str
+    diagonal: bool = False
     source_zero_point: int
     weights_zero_point: int
     #: The same for all channels; its bias holds the product of the zero points.

@@ -24,13 +24,14 @@ from tilewright.compiler.lowering.bindings import (
     WeightTiles,
 )
 from tilewright.compiler.lowering.declarations import Plane, limits, scaled, tile_output
+from tilewright.compiler.lowering.emitter import MAX_EXTENT
 from tilewright.compiler.lowering.kernels import MatrixProductKernel, Window
 from tilewright.compiler.lowering.lane_products import corrections_of
 from tilewright.compiler.lowering.nest_code import NESTS_KEPT, NestCode, NestTiles
 from tilewright.compiler.lowering.parameters import scales_of_all
 from tilewright.compiler.lowering.steps import TileStep
 from tilewright.compiler.lowering.tensors import BlockedTensor
-from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling, legal_tilings
+from tilewright.compiler.lowering.tiling import MatrixShape, MatrixTiling, legal_tilings, misfit
 from tilewright.compiler.tensor.accelerator import (
     INDEX,
     INT8,
@@ -45,6 +46,7 @@ from tilewright.compiler.tensor.expressions import Expr, Tensor
 from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import CompileError
 from tilewright.isa.memories import Memory
 
 _INP, _WGT, _ACC, _OUT, _PRM = map(
@@ -64,6 +66,8 @@ class MatrixProduct:
     #: Groups and rows of the second matrix: those of the output, or 1 for the same in all.
     weights: tuple[int, int]
     terms: int
+    #: The first matrix has only the blocks on its diagonal, all as the source says.
+    diagonal: bool
 
 
 def matrix_product(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
@@ -88,11 +92,13 @@ def matrix_product(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
 def _products(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
     source = shape.source.shape(config, config.block_in)
     output = shape.output.shape(config, config.block_out)
-    names = ("term", "from_block", "from_part", "channel")
-    extents = (shape.terms, source[1], source[4], config.block_in)
-    axes = tuple(map(reduce_axis, extents, names))
-    term, from_block, from_part, channel = (axis.var for axis in axes)
-    blocks = (output[1], output[4], source[1], source[4])
+    layout = config.layout_block
+    from_blocks = -(-shape.output.columns // layout) if shape.diagonal else source[1]
+    term, from_part = reduce_axis(shape.terms, "term"), reduce_axis(source[4], "from_part")
+    channel = reduce_axis(config.block_in, "channel")
+    read = () if shape.diagonal else (reduce_axis(from_blocks, "from_block"),)
+    axes = (term, *read, from_part, channel)
+    blocks = (output[1], output[4], from_blocks, source[4])
     entry = (config.block_out, config.block_in)
     x = placeholder((shape.terms, *source), INT8, "x")
     w = placeholder((shape.terms, *shape.weights, *blocks, *entry), INT8, "w")
@@ -102,10 +108,14 @@ def _products(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
     def product(
         group: Expr, block: Expr, row: Expr, column: Expr, part: Expr, image: Expr, lane: Expr
     ) -> Expr:
-        own = (group * x_steps[0], from_block, row * x_steps[1], column, from_part, image)
-        value = x.at(term, *own, channel)
-        stack = (group * w_steps[0], row * w_steps[1])
-        weight = w.at(term, *stack, block, part, from_block, from_part, lane, channel)
+        if shape.diagonal:
+            x_block, w_block, at = constant(0, INDEX), column // layout, column % layout
+        else:
+            x_block, w_block, at = read[0].var, read[0].var, column
+        own = (group * x_steps[0], x_block, row * x_steps[1], at, from_part.var, image)
+        value = x.at(term.var, *own, channel.var)
+        stack = (group * w_steps[0], row * w_steps[1], block, part, w_block, from_part.var)
+        weight = w.at(term.var, *stack, lane, channel.var)
         return reduce_sum(cast(value, INT32) * cast(weight, INT32), *axes)
 
     return compute(output, product, "acc")
@@ -123,16 +133,18 @@ def schedule_matrix_product(
     inner = ("block.outer", "column.outer")
     outer = inner if tiling.channels_outside else inner[::-1]
     tile = tile_output(s, (tiling.out_blocks, 1, tiling.columns), ("row.outer", *outer))
-    s.split("acc", "from_block", tiling.in_blocks)
-    taps = ("from_block.inner", "from_part")
+    slices, taps = ("term",), ("from_part",)
+    if not shape.diagonal:
+        s.split("acc", "from_block", tiling.in_blocks)
+        slices, taps = ("term", "from_block.outer"), ("from_block.inner", "from_part")
     within = ("part", "block", "row", "column", *taps, "image", "lane", "channel")
-    s.reorder("acc", "term", "from_block.outer", *within)
+    s.reorder("acc", *slices, *within)
     for tap in taps:
         s.unroll("acc", tap)
     s.compute_at(out, "y", tile)
     s.compute_at("acc", "y", tile)
     for stage in (inp, wgt):
-        s.compute_at(stage, "acc", "from_block.outer")
+        s.compute_at(stage, "acc", slices[-1])
     s.tensorize(prm, "i0", constant_load(Memory.PRM, 1))
     s.tensorize(inp, "i0", constant_load(Memory.INP, 6))
     s.tensorize(wgt, "i0", constant_load(Memory.WGT, 7))
@@ -165,8 +177,9 @@ class MatrixProductSchedule:
             output=Plane.of(self._output),
             weights=(weights.groups, weights.shape.height),
             terms=1 + self._row_terms[0] + self._column_terms[0],
+            diagonal=kernel.diagonal,
         )
-        self._tiling = self._chosen_tiling()
+        self._tiling = self._diagonal_tiling() if kernel.diagonal else self._chosen_tiling()
 
     @property
     def macs(self) -> int:
@@ -232,6 +245,36 @@ class MatrixProductSchedule:
         lead = (1, 1, 1, output.blocks, parts)
         tiles = np.broadcast_to(split, (*lead, *split.shape[:2], config.block_out, config.block_in))
         return WeightBlocks(tiles=tiles, present=np.ones(tiles.shape[:-2], dtype=np.bool_))
+
+    def _diagonal_tiling(self) -> MatrixTiling:
+        """Return the tiling by blocks on the diagonal or even parts of them, as large as fit.
+
+        Raises
+        ------
+        CompileError
+            If not even one fits.
+        """
+        config, output = self.config, self._output
+        layout, parts = config.layout_block, config.layout_block // config.block_out
+        inputs = layout // config.block_in
+        needs = (
+            ("inp", inputs, config.inp_entries),
+            ("wgt", inputs * parts, config.wgt_entries),
+            ("acc", 2 * parts, config.acc_entries),
+            ("out", parts, config.out_entries),
+            ("guop", inputs, config.gemm_uop_entries),
+        )
+        if any(need > have for _, need, have in needs):
+            raise CompileError(misfit(needs))
+        results = min(config.acc_bank_entries, config.out_entries) // parts
+        longest = min(results, config.inp_entries // inputs)
+        even = max(size for size in range(1, layout + 1) if layout % size == 0 and size <= longest)
+        columns = min(even, output.shape.width)
+        weights = max(config.wgt_entries // 2 // (inputs * parts), 1)
+        blocks = min(output.blocks, results // columns, weights, MAX_EXTENT)
+        return MatrixTiling(
+            rows=1, columns=columns, out_blocks=blocks, in_blocks=1, channels_outside=True
+        )
 
     def _chosen_tiling(self) -> MatrixTiling:
         """Return the best tiling of one matrix of the stack."""
