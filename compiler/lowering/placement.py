@@ -28,12 +28,17 @@ from tilewright.compiler.lowering.matrix import MatrixSchedule
 from tilewright.compiler.lowering.matrix_products import MatrixProductSchedule
 from tilewright.compiler.lowering.reductions import ReductionSchedule, needs_reduction
 from tilewright.compiler.lowering.tensors import BlockedTensor, TensorShape
+from tilewright.compiler.operators import Expand, MatMul, Mul, Upsample2d
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.errors import CompileError
 
 Schedule: TypeAlias = (
     MatrixSchedule | LaneSchedule | ReductionSchedule | ProductSchedule | MatrixProductSchedule
 )
+
+#: Operators that a host computes as well where the machine's scratchpads are too small: what they
+#: cost is little beside the layers around them.
+_LIGHT = Mul | MatMul | Upsample2d | Expand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +116,13 @@ def _decide(node: Node, graph: Graph, config: AcceleratorConfig, choices: Choice
         reason = _unpaddable(kernel, tensors, config)
         if reason is not None:
             return reason
-        with naming_misfit(kernel.name, config):
-            make_schedule(kernel, tensors, config, choices=choices)
+        try:
+            with naming_misfit(kernel.name, config):
+                make_schedule(kernel, tensors, config, choices=choices)
+        except CompileError as error:
+            if isinstance(node.op, _LIGHT):
+                return HostReason(text=str(error))
+            raise
     return legalised
 
 

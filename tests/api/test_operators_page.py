@@ -51,6 +51,10 @@ UNARY: dict[str, tuple[dict[str, object], tuple[list[int], ...]]] = {
 }
 
 
+#: Operators of two operands of one shape.
+BINARY = ("Add", "Div", "MatMul", "Mul", "PRelu", "Sub")
+
+
 def tables(repository: Path) -> list[dict[str, str]]:
     """Return, per table of the page, where each operator runs."""
     page = (repository / "docs" / "operators.md").read_text(encoding="utf-8")
@@ -69,22 +73,50 @@ def test_it_names_every_operator_in_order(repository: Path) -> None:
 def test_operators_run_where_it_says(repository: Path, tmp_path: Path, kind: str) -> None:
     attributes, constants = UNARY[kind]
     network = Network()
-    weights = np.ones((16, 16, 1, 1), np.int8)
-    kernel = network.weights("w", weights, np.float32(0.01), np.int8(0))
-    real = network.node("Conv", [network.quantized_input("x", X), kernel], "c")
-    image = network.dequantize(network.quantize(real, "c_q", X), "c_dq", X)
     operands = [
         network.constant(f"k{i}", np.array(values, np.int64)) for i, values in enumerate(constants)
     ]
-    network.finish(network.node(kind, [image, *operands], "f", **attributes), X)
-    path = tmp_path / "one.onnx"
+    real = network.node(kind, [image(network), *operands], "f", **attributes)
+    assert places(network, real, tmp_path) in allowed(repository, kind)
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_operators_of_two_run_where_it_says(repository: Path, tmp_path: Path, kind: str) -> None:
+    network = Network()
+    x = image(network)
+    assert places(network, network.node(kind, [x, x], "f"), tmp_path) in allowed(repository, kind)
+
+
+def test_a_resize_runs_where_it_says(repository: Path, tmp_path: Path) -> None:
+    network = Network()
+    scales = network.constant("scales", np.array([1, 1, 2, 3], np.float32))
+    modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    real = network.node("Resize", [image(network), "", scales], "f", mode="nearest", **modes)
+    assert places(network, real, tmp_path) in allowed(repository, "Resize")
+
+
+def image(network: Network) -> str:
+    """Add a convolution and return its quantised result as real numbers."""
+    weights = np.ones((16, 16, 1, 1), np.int8)
+    kernel = network.weights("w", weights, np.float32(0.01), np.int8(0))
+    real = network.node("Conv", [network.quantized_input("x", X), kernel], "c")
+    return network.dequantize(network.quantize(real, "c_q", X), "c_dq", X)
+
+
+def places(network: Network, real: str, folder: Path) -> set[str]:
+    """Return where the node ``f`` runs on `tiny`; nothing where it is joined to others."""
+    network.finish(real, X)
+    path = folder / "one.onnx"
     path.write_bytes(serialized(network.model({"x": IMAGE})))
     placement = compile_model(path, "tiny").placement
-    where = {item.target.value for item in placement if item.node == "f"}
-    allowed = {
+    return {item.target.value for item in placement if item.node == "f"}
+
+
+def allowed(repository: Path, kind: str) -> list[set[str]]:
+    """Return where an operator may run by the page."""
+    return {
         "accelerator": [{"accelerator"}],
         "host": [{"host"}],
         "view": [{"accelerator"}, {"host"}],
         "joined": [set()],
-    }
-    assert where in allowed[tables(repository)[0][kind]]
+    }[tables(repository)[0][kind]]

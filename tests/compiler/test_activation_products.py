@@ -83,6 +83,18 @@ def test_images_of_a_batch_have_no_factors_of_their_own() -> None:
     assert entry.reason == "factors are the same for all 2 images of a batch"
 
 
+def test_what_does_not_fit_runs_on_the_host() -> None:
+    builder = GraphBuilder(seed=3)
+    x = builder.input(1, 2, 2, 4)
+    graph = builder.build(builder.upsample(x, (8, 9)), builder.requantize(x))
+    placement = compile_graph(graph, TINY).placement
+    assert [entry.target for entry in placement] == [Target.HOST, Target.ACCELERATOR]
+    assert placement[0].reason == (
+        "'Upsample2d0' does not fit configuration 'tiny':"
+        " the smallest tile does not fit scratchpad out (72 of 64 entries)"
+    )
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("case", MULTIPLICATIONS)
 def test_multiplication_equals_the_integer_graph(case: str, machine: str) -> None:
