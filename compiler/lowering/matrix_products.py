@@ -96,8 +96,8 @@ def _products(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
     from_blocks = -(-shape.output.columns // layout) if shape.diagonal else source[1]
     term, from_part = reduce_axis(shape.terms, "term"), reduce_axis(source[4], "from_part")
     channel = reduce_axis(config.block_in, "channel")
-    read = () if shape.diagonal else (reduce_axis(from_blocks, "from_block"),)
-    axes = (term, *read, from_part, channel)
+    from_block = reduce_axis(from_blocks, "from_block")
+    summed = () if shape.diagonal else (from_block,)
     blocks = (output[1], output[4], from_blocks, source[4])
     entry = (config.block_out, config.block_in)
     x = placeholder((shape.terms, *source), INT8, "x")
@@ -108,15 +108,16 @@ def _products(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
     def product(
         group: Expr, block: Expr, row: Expr, column: Expr, part: Expr, image: Expr, lane: Expr
     ) -> Expr:
+        x_block: Expr = from_block.var
+        w_block, at = x_block, column
         if shape.diagonal:
             x_block, w_block, at = constant(0, INDEX), column // layout, column % layout
-        else:
-            x_block, w_block, at = read[0].var, read[0].var, column
         own = (group * x_steps[0], x_block, row * x_steps[1], at, from_part.var, image)
         value = x.at(term.var, *own, channel.var)
         stack = (group * w_steps[0], row * w_steps[1], block, part, w_block, from_part.var)
         weight = w.at(term.var, *stack, lane, channel.var)
-        return reduce_sum(cast(value, INT32) * cast(weight, INT32), *axes)
+        terms = cast(value, INT32) * cast(weight, INT32)
+        return reduce_sum(terms, term, *summed, from_part, channel)
 
     return compute(output, product, "acc")
 
@@ -133,7 +134,8 @@ def schedule_matrix_product(
     inner = ("block.outer", "column.outer")
     outer = inner if tiling.channels_outside else inner[::-1]
     tile = tile_output(s, (tiling.out_blocks, 1, tiling.columns), ("row.outer", *outer))
-    slices, taps = ("term",), ("from_part",)
+    slices: tuple[str, ...] = ("term",)
+    taps: tuple[str, ...] = ("from_part",)
     if not shape.diagonal:
         s.split("acc", "from_block", tiling.in_blocks)
         slices, taps = ("term", "from_block.outer"), ("from_block.inner", "from_part")
