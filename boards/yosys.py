@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tilewright.isa.cache_folder import cache_folder
+from tilewright.isa.cache_folder import cache_folder, find_kept, keep_file
 from tilewright.isa.errors import TilewrightError
 
 
@@ -103,7 +103,7 @@ def cached_run(
         digest.update(hashlib.sha256(text.encode()).digest())
     folder = cache_folder() / "synthesis"
     kept = folder / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
-    if kept.exists():
+    if find_kept(kept):
         return kept.read_text(encoding="utf-8"), True
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -111,5 +111,5 @@ def cached_run(
         for file, text in inputs.items():
             (work / file).write_text(text, encoding="utf-8")
         tool.run(words, work)
-        (work / output).replace(kept)
+        keep_file(work / output, kept)
     return kept.read_text(encoding="utf-8"), False

@@ -29,6 +29,7 @@ from tilewright.runtime.board_machine import (
     check_places,
 )
 from tilewright.runtime.board_record import BITSTREAM_NAME, BoardRecord
+from tilewright.runtime.selftest_registers import check_registers
 from tilewright.sim.simulator import Progress
 
 
@@ -85,6 +86,10 @@ class BoardMachine:
     def registers(self) -> Window:
         """The accelerator's registers."""
         return self._control.registers
+
+    def check_registers(self) -> str:
+        """Try the accelerator's registers; see `Machine.check_registers`."""
+        return check_registers(self.registers)
 
     @property
     def description(self) -> str:

@@ -90,9 +90,16 @@ class Machine(Protocol):
         """The only configuration that it runs programs of, or None."""
         ...
 
-    @property
-    def registers(self) -> Window | None:
-        """Its registers, where this computer reaches them."""
+    def check_registers(self) -> str | None:
+        """Try all registers that can be written, while no program runs.
+
+        Returns what was tried, or None where it has no registers.
+
+        Raises
+        ------
+        TilewrightError
+            If one does not hold what is written, or cannot be reached.
+        """
         ...
 
     def run(
@@ -131,8 +138,7 @@ class SimulatorMachine:
     def config(self) -> None:
         """It runs programs of every configuration."""
 
-    @property
-    def registers(self) -> None:
+    def check_registers(self) -> None:
         """It has none."""
 
     def run(

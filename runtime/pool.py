@@ -86,9 +86,8 @@ class PoolMachine:
     def config(self) -> None:
         """Its machines may be of several configurations."""
 
-    @property
-    def registers(self) -> None:
-        """Its machines keep them to themselves."""
+    def check_registers(self) -> None:
+        """Those of its machines are tried one machine at a time, without a pool."""
 
     def run(
         self,

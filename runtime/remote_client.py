@@ -35,6 +35,7 @@ from tilewright.runtime.remote_protocol import (
     send_frame,
     timeline_from_fields,
 )
+from tilewright.runtime.selftest_report import Failure
 from tilewright.runtime.server_queue import BusyError
 from tilewright.sim.simulator import Progress
 
@@ -52,7 +53,7 @@ _BODY_LIMIT = 1 << 32
 
 #: Errors of the server and of its board, by name, besides those of `tilewright.isa.errors`.
 _SERVER_ERRORS: Mapping[str, type[TilewrightError]] = MappingProxyType(
-    {"BoardError": BoardError, "BusyError": BusyError}
+    {"BoardError": BoardError, "BusyError": BusyError, "Failure": Failure}
 )
 #: Seconds of silence until the other computer is asked whether it is still there, between two such
 #: questions, and questions without an answer until it counts as gone.
@@ -135,9 +136,10 @@ class RemoteMachine:
         """The only configuration that it runs programs of, or None."""
         return self._config
 
-    @property
-    def registers(self) -> None:
-        """The server keeps them to itself."""
+    def check_registers(self) -> str | None:
+        """Let the server try those of its machine; see `Machine.check_registers`."""
+        answer = self._ask(Frame(kind=Kind.CHECK, fields={}), Kind.DONE)
+        return None if answer.fields.get("tried") is None else answer.field("tried", str)
 
     def run(
         self,

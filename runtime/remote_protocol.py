@@ -43,8 +43,11 @@ class Kind(Enum):
     PROGRAM = "program"
     #: From the client: ``digest``, ``patches`` and ``regions``; the body is the patches' data.
     RUN = "run"
+    #: From the client: asks to try the registers of the machine, when it is this client's turn.
+    CHECK = "check"
     #: From the server: done; ``config`` is what its machine runs programs of, or null for every
-    #: one, after a `LOGIN`; ``known`` says whether it has the program of a `FIND`.
+    #: one, after a `LOGIN`; ``known`` says whether it has the program of a `FIND`; ``tried`` what
+    #: was tried for a `CHECK`, or null where there are no registers.
     DONE = "done"
     #: From the server: ``cycles``, ``timeline``, ``counters``; the body is regions and timeline.
     RESULT = "result"

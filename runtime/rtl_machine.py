@@ -30,8 +30,7 @@ class RtlMachine:
     def config(self) -> None:
         """It runs programs of every configuration."""
 
-    @property
-    def registers(self) -> None:
+    def check_registers(self) -> None:
         """Its bench has none."""
 
     def run(

@@ -33,7 +33,7 @@ from tilewright.runtime.selftest_programs import (
     piece_entries,
     unit_bytes,
 )
-from tilewright.runtime.selftest_report import Check, Verdict
+from tilewright.runtime.selftest_report import Check, Failure, Verdict
 from tilewright.sim.random_programs import random_program
 
 _SEED = 812
@@ -43,10 +43,6 @@ _SPAN_BYTES = 1 << 24
 _RANDOM_BYTES = 1 << 17
 _RANDOM_INSTRUCTIONS, _MOST_PROGRAMS = 40, 40
 _PIECES = 48
-
-
-class Failure(TilewrightError):
-    """A check has found a difference."""
 
 
 def run_check(name: str, check: Callable[[], str]) -> Check:

@@ -2,7 +2,7 @@
 
 from tilewright.isa.registers import REGISTER_BITS, Control, Register, Status
 from tilewright.runtime.board_machine import Window
-from tilewright.runtime.selftest_checks import Failure
+from tilewright.runtime.selftest_report import Failure
 
 _ALL_ONES = (1 << REGISTER_BITS) - 1
 _PATTERNS = (0, _ALL_ONES, 0x5555_5555, 0xAAAA_AAAA, *(1 << bit for bit in range(REGISTER_BITS)))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tilewright.isa.config import AcceleratorConfig
+from tilewright.isa.errors import TilewrightError
 from tilewright.runtime.tables import Table
 
 
@@ -13,6 +14,10 @@ class Verdict(Enum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+
+
+class Failure(TilewrightError):
+    """A check has found a difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

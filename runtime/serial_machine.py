@@ -13,6 +13,7 @@ from tilewright.runtime.board_access import BoardError
 from tilewright.runtime.board_control import RUN_SECONDS, WATCHDOG_CYCLES, AcceleratorControl
 from tilewright.runtime.board_machine import MachineRun, Patch, Region, Window, check_places
 from tilewright.runtime.board_record import RECORD_NAME, load_config
+from tilewright.runtime.selftest_registers import check_registers
 from tilewright.runtime.serial_line import SerialLine
 from tilewright.sim.simulator import Progress
 
@@ -73,6 +74,10 @@ class SerialMachine:
     def registers(self) -> Window:
         """The accelerator's registers."""
         return self._line
+
+    def check_registers(self) -> str:
+        """Try the accelerator's registers; see `Machine.check_registers`."""
+        return check_registers(self._line)
 
     def run(
         self,

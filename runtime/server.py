@@ -228,6 +228,10 @@ class Server:
                     return Frame(kind=Kind.DONE, fields={})
                 case Kind.RUN:
                     return self._run(connection, frame)
+                case Kind.CHECK:
+                    with self._turn(connection):
+                        tried = self._machine.check_registers()
+                    return Frame(kind=Kind.DONE, fields={"tried": tried})
                 case Kind.GREETING | Kind.LOGIN | Kind.DONE | Kind.RESULT | Kind.ERROR:
                     raise ProtocolError(f"a client must not send {frame.kind.value}")
         except (Disconnected, ProtocolError):

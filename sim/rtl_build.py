@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tilewright.isa.cache_folder import cache_folder
+from tilewright.isa.cache_folder import cache_folder, find_kept, keep_file
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.config_record import config_digest
 from tilewright.isa.errors import TilewrightError
@@ -125,12 +125,11 @@ def build_bench(config: AcceleratorConfig, *, trace: bool = False) -> Path:
     tools = find_toolchain()
     folder = cache_folder() / "rtl"
     library = folder / f"{config.name}-{_digest(config, tools, trace)[:24]}.so"
-    if library.exists():
+    if find_kept(library):
         return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        built = _build(config, tools, Path(name), trace)
-        built.replace(library)
+        keep_file(_build(config, tools, Path(name), trace), library)
     return library
 
 

@@ -31,8 +31,6 @@ Opener = Callable[[], "Member"]
 class Member:
     """A machine of a pool, for one configuration or all; its next runs may fail."""
 
-    registers = None
-
     def __init__(self, name: str, config: AcceleratorConfig | None = None) -> None:
         self.description, self.config = name, config
         self.errors: list[TilewrightError] = []
@@ -57,6 +55,9 @@ class Member:
             return MachineRun(regions=(), cycles=len(self.description))
         finally:
             self.running -= 1
+
+    def check_registers(self) -> None:
+        pass
 
     def close(self) -> None:
         self.closed += 1

@@ -1,5 +1,6 @@
 """The self-test: it passes on what works, finds what does not, and fits the timing model."""
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -228,8 +229,9 @@ def test_the_memory_of_a_board_is_measured_through_its_ports(
     assert {change.field: change.fitting for change in report.changes} == right
 
 
+@pytest.mark.parametrize("is_remote", [False, True])
 def test_a_register_that_does_not_hold_is_found(
-    boards: Callable[..., FakeBoard], monkeypatch: pytest.MonkeyPatch
+    boards: Callable[..., FakeBoard], monkeypatch: pytest.MonkeyPatch, is_remote: bool
 ) -> None:
     boards()
     write = FakeWindow.write
@@ -238,23 +240,42 @@ def test_a_register_that_does_not_hold_is_found(
         write(self, offset, value & ~4 if offset == Register.CODE_ADDRESS else value)
 
     monkeypatch.setattr(FakeWindow, "write", faulty)
-    report = tw.selftest("pynq")
+    with contextlib.ExitStack() as stack:
+        device = stack.enter_context(served_board()) if is_remote else "pynq"
+        report = tw.selftest(device)
     (registers,) = (check for check in report.checks if check.name == "registers")
     assert registers.verdict is Verdict.FAILED
     assert registers.detail == "CODE_ADDRESS reads 0x55555551, not 0x55555555 as written"
 
 
-def test_a_board_behind_a_server_says_what_it_is(boards: Callable[..., FakeBoard]) -> None:
-    boards()
+def in_cycles(report: SelfTestReport) -> dict[str, float]:
+    """What a model foretells, and no computer's speed changes."""
+    return {item.name: item.measured for item in report.measurements if item.model is not None}
+
+
+@contextlib.contextmanager
+def served_board() -> Iterator[str]:
+    """Put the board behind a server, and yield the name of that device."""
     machine = make_machine(parse_device("pynq"))
     try:
         with Server(machine) as server:
             host, port = server.address
-            report = tw.selftest(f"tcp://{host}:{port}")
-            assert report.passed
-            assert report.config == SMALL
-            assert verdicts(report)["registers"] is Verdict.SKIPPED
-            with pytest.raises(ConfigError, match=r"it has another queue_entries$"):
-                tw.selftest(f"tcp://{host}:{port}", config=SMALL.replace(queue_entries=8))
+            yield f"tcp://{host}:{port}"
     finally:
         machine.close()
+
+
+def test_a_board_behind_a_server_is_tested_as_one_at_hand(
+    boards: Callable[..., FakeBoard],
+) -> None:
+    boards()
+    here = tw.selftest("pynq")
+    with served_board() as device:
+        report = tw.selftest(device)
+        assert report.passed
+        assert report.config == SMALL
+        assert report.checks == here.checks
+        assert set(verdicts(report).values()) == {Verdict.PASSED}
+        assert in_cycles(report) == in_cycles(here)
+        with pytest.raises(ConfigError, match=r"it has another queue_entries$"):
+            tw.selftest(device, config=SMALL.replace(queue_entries=8))

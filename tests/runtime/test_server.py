@@ -40,6 +40,7 @@ from tilewright.runtime.remote_protocol import (
     receive_frame,
     send_frame,
 )
+from tilewright.runtime.selftest_report import Failure
 from tilewright.runtime.server import Server, ServerLimits
 from tilewright.sim.random_programs import random_program
 from tilewright.sim.simulator import Progress, simulate
@@ -54,7 +55,6 @@ class FakeMachine:
 
     description = "a fake"
     config = None
-    registers = None
 
     def __init__(self) -> None:
         self.may_end = threading.Event()
@@ -96,6 +96,11 @@ class FakeMachine:
             )
         finally:
             self.running -= 1
+
+    def check_registers(self) -> str:
+        if self.error is not None:
+            raise self.error
+        return f"{self.running} jobs while registers were tried"
 
     def close(self) -> None:
         pass
@@ -229,6 +234,32 @@ def test_jobs_of_eight_clients_run_one_at_a_time(
     assert server.jobs == 0
 
 
+def test_registers_are_tried_between_two_jobs(
+    server: Server, machine: FakeMachine, program: Program
+) -> None:
+    machine.may_end.clear()
+    with ThreadPoolExecutor(2) as clients:
+        with connect(server) as first, connect(server) as second:
+            job = clients.submit(first.run, program, [], [])
+            eventually(lambda: machine.running == 1)
+            check = clients.submit(second.check_registers)
+            eventually(lambda: server.jobs == 2)
+            machine.may_end.set()
+            assert job.result(SECONDS).cycles == 9
+            assert check.result(SECONDS) == "0 jobs while registers were tried"
+
+
+def test_what_is_wrong_with_registers_arrives_as_it_is(
+    server: Server, machine: FakeMachine
+) -> None:
+    machine.error = Failure("CODE_ADDRESS reads 1, not 5 as written")
+    with connect(server) as client:
+        with pytest.raises(Failure, match=r"^CODE_ADDRESS reads 1, not 5 as written$"):
+            client.check_registers()
+        machine.error = None
+        assert client.check_registers() is not None
+
+
 def test_a_client_that_leaves_loses_its_place_and_nobody_elses(
     server: Server, machine: FakeMachine, program: Program
 ) -> None:
@@ -347,7 +378,7 @@ def test_a_proof_of_another_connection_is_refused() -> None:
         second.close()
 
 
-@pytest.mark.parametrize("kind", [Kind.FIND, Kind.RUN, Kind.PROGRAM])
+@pytest.mark.parametrize("kind", [Kind.FIND, Kind.RUN, Kind.PROGRAM, Kind.CHECK])
 def test_nothing_is_answered_before_the_login(kind: Kind) -> None:
     with Server(FakeMachine(), token="right") as server, raw(server) as connection:
         send_frame(connection, Frame(kind=kind, fields={"digest": "0"}))
