@@ -9,6 +9,7 @@ import numpy as np
 from tilewright.compiler.compiled import Placement, Target
 from tilewright.compiler.graph import Array
 from tilewright.isa.memories import Engine
+from tilewright.runtime.difference import LayerDifference
 from tilewright.runtime.stats import LayerStats, RunStats, longest_wait
 from tilewright.runtime.tables import Table
 from tilewright.sim.timeline import EngineAccount
@@ -191,4 +192,17 @@ def _engine_records(accounts: Sequence[EngineAccount]) -> dict[str, Any]:
             "done": account.done,
         }
         for engine, account in zip(Engine, accounts, strict=True)
+    }
+
+
+def difference_record(layer: LayerDifference) -> dict[str, object]:
+    """Return what the JSON says of one layer that was compared."""
+    return {
+        "layer": layer.layer,
+        "op": layer.op,
+        "tensor": layer.tensor,
+        "elements": layer.difference.elements,
+        "differing": layer.difference.differing,
+        "share": layer.difference.share,
+        "maximum": layer.difference.maximum,
     }

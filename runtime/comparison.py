@@ -1,7 +1,7 @@
 """One model on several devices: outputs, differences and times side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.compiler.operators import FloatOperator
 from tilewright.cpu_gpu_backends.energy import Meter, joules_of, processor_meter
@@ -12,7 +12,8 @@ from tilewright.runtime.devices import AnyDevice, Device, parse_device
 from tilewright.runtime.difference import Difference, difference
 from tilewright.runtime.files import PathLike
 from tilewright.runtime.gpu_graphs import open_gpu
-from tilewright.runtime.inputs import Inputs
+from tilewright.runtime.inputs import Inputs, check_inputs
+from tilewright.runtime.layer_runs import LayerRun, evaluate_layers, layer_runs
 from tilewright.runtime.model import Model, compile_model
 from tilewright.runtime.result import RunResult
 from tilewright.runtime.tables import Table, plain_table
@@ -34,6 +35,8 @@ class DeviceRun:
     result: RunResult
     differences: tuple[tuple[str, Difference], ...]
     joules: float | None = None
+    #: In the order of the graph; empty where they were not asked for.
+    layers: tuple[LayerRun, ...] = ()
 
     @property
     def equal(self) -> bool:
@@ -86,8 +89,52 @@ class Comparison:
             rows=tuple(row[: len(columns)] for run in self.runs for row in _rows(run)),
         )
 
+    @property
+    def layer_table(self) -> Table:
+        """Per layer, device by device, what differs from the integer graph, and milliseconds.
+
+        A device has no entry for what it computes together with a later operator.
+        """
+        runs = [
+            (run.device, {one.difference.tensor: one for one in run.layers}) for run in self.runs
+        ]
+        known = {name: layer.difference for _, run in runs for name, layer in run.items()}
+        columns = [f"{device.value} {what}" for device, _ in runs for what in _told_of(device)]
+        graph = self.runs[0].result.compiled.graph
+        return Table(
+            columns=("layer", "operator", *columns),
+            numbers=tuple(columns),
+            rows=tuple(
+                (
+                    known[name].layer,
+                    known[name].op,
+                    *(cell for device, run in runs for cell in _cells(device, run.get(name))),
+                )
+                for node in graph.nodes
+                for name in node.outputs
+                if name in known
+            ),
+        )
+
     def __str__(self) -> str:
         return plain_table(self.table)
+
+
+def _told_of(device: AnyDevice) -> tuple[str, ...]:
+    """Return what the table of layers says of a device: the reference differs from nothing."""
+    return ("ms",) if device is Device.REFERENCE else ("differ", "at most by", "ms")
+
+
+def _cells(device: AnyDevice, layer: LayerRun | None) -> tuple[str, ...]:
+    if layer is None:
+        return ("",) * len(_told_of(device))
+    found, time = layer.difference.difference, layer.milliseconds
+    cells = (
+        f"{found.share:.2%}" if found.differing else "0",
+        f"{found.maximum:g}",
+        "-" if time is None else f"{time:.4f}",
+    )
+    return cells[-len(_told_of(device)) :]
 
 
 def _agree(run: DeviceRun, difference: Difference) -> bool:
@@ -123,6 +170,7 @@ def compare(
     devices: Sequence[str] = (Device.SIM.value, Device.REFERENCE.value),
     *,
     config: AcceleratorConfig | str | None = None,
+    layers: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Run a model on several devices and compare each with the integer graph.
@@ -131,6 +179,8 @@ def compare(
     ----------
     config
         As `compile_model` takes it; a `CompiledModel` is compiled again where it is given.
+    layers
+        Whether to compare each layer, too, in runs of their own.
 
     Raises
     ------
@@ -149,10 +199,15 @@ def compare(
         else compile_model(model, config)
     )
     expected = compiled.run(inputs, Device.REFERENCE.value)
+    arrays = check_inputs(compiled.graph, inputs)
+    every = evaluate_layers(compiled.graph, arrays) if layers else None
     runs, failures = [], []
     for target in targets:
         try:
-            runs.append(_run(compiled, inputs, target, expected, progress))
+            run = _run(compiled, inputs, target, expected, progress)
+            if every is not None:
+                run = replace(run, layers=layer_runs(compiled, arrays, target, every))
+            runs.append(run)
         except TilewrightError as error:
             failures.append(DeviceFailure(device=target, error=error))
     if not runs:

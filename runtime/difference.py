@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.compiler.compiled import AcceleratorStep
+from tilewright.compiler.compiled import AcceleratorStep, CompiledGraph
 from tilewright.compiler.evaluate import evaluate_all
-from tilewright.compiler.graph import Array
+from tilewright.compiler.graph import Array, Graph
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.runtime.board_machine import SimulatorMachine
 from tilewright.runtime.compiled_model import CompiledModel
@@ -92,15 +92,26 @@ def layer_differences(
     compiled: CompiledModel, arrays: Mapping[str, Array], *, progress: Progress | None = None
 ) -> tuple[LayerDifference, ...]:
     """Do what `diff` does for checked inputs and for the tensors that `compiled` keeps."""
-    graph = compiled.graph
-    found = execute_steps(compiled.compiled, arrays, SimulatorMachine(), progress).values
-    expected = evaluate_all(graph, arrays)
-    kept = {
+    values = execute_steps(compiled.compiled, arrays, SimulatorMachine(), progress).values
+    kept = kept_tensors(compiled.compiled)
+    found = {name: array for name, array in values.items() if name in kept}
+    return compare_tensors(compiled.graph, found, evaluate_all(compiled.graph, arrays))
+
+
+def kept_tensors(compiled: CompiledGraph) -> frozenset[str]:
+    """Return the tensors that the accelerator leaves to the host, and the outputs."""
+    return frozenset(compiled.graph.outputs) | {
         binding.tensor
-        for step in compiled.compiled.steps
+        for step in compiled.steps
         if isinstance(step, AcceleratorStep)
         for binding in step.outputs
     }
+
+
+def compare_tensors(
+    graph: Graph, found: Mapping[str, Array], expected: Mapping[str, Array]
+) -> tuple[LayerDifference, ...]:
+    """Compare the results of nodes that were found with those expected, in the graph's order."""
     return tuple(
         LayerDifference(
             layer=node.name,
@@ -110,5 +121,5 @@ def layer_differences(
         )
         for node in graph.nodes
         for name in node.outputs
-        if name in kept or name in graph.outputs
+        if name in found
     )

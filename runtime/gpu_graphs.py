@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -78,3 +78,13 @@ class GpuGraphs:
         model = self.prepare(graph, device, half=half)
         with _TURN:
             return model.run(inputs)
+
+    def run_layers(
+        self, graph: Graph, inputs: Mapping[str, Array], device: Device
+    ) -> dict[str, Array]:
+        """Return the result of every group of operators that is computed together."""
+        from tilewright.cpu_gpu_backends.gpu.fusion import group_nodes
+
+        names = (group.output for group in group_nodes(graph))
+        kept = replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *names))))
+        return self.run(kept, inputs, device)

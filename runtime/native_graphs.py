@@ -2,8 +2,9 @@
 
 import importlib.util
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,53 @@ class NativeGraphs:
             name: values.reshape(graph.tensors[name].shape)
             for name, values in zip(graph.outputs, results, strict=True)
         }
+
+    def run_layers(
+        self, graph: Graph, inputs: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the result of every group of operators, and its milliseconds in one thread.
+
+        The groups, and so the code, are those of `run`; their results are outputs, too.
+        """
+        require_code_generator()
+        from tilewright.cpu_gpu_backends.codegen.target import host_target
+        from tilewright.cpu_gpu_backends.cpu.grouping import group_nodes
+        from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+        from tilewright.cpu_gpu_backends.cpu.native import load_program
+
+        groups, target = group_nodes(graph), host_target()
+        kept = replace(graph, outputs=_with_outputs(graph, [group.output for group in groups]))
+        program = load_program(lower_graph(kept, target), target, profile=True)
+        arrays = [inputs[name] for name in kept.inputs]
+        program.run(arrays)
+        call = program.bound_call(arrays)
+        start = time.perf_counter()
+        call()
+        elapsed = (time.perf_counter() - start) * 1e3
+        names = {name: group.output for group in groups for name in group.names}
+        times = _shares(program.cycles(), names, elapsed)
+        results = zip(kept.outputs, program.run(arrays), strict=True)
+        return {name: data.reshape(graph.tensors[name].shape) for name, data in results}, times
+
+
+def _with_outputs(graph: Graph, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the outputs of a graph and the tensors named, each once."""
+    return tuple(dict.fromkeys((*graph.outputs, *names)))
+
+
+def _shares(
+    cycles: Iterable[tuple[str, int]], names: Mapping[str, str], elapsed: float
+) -> dict[str, float]:
+    """Return the part of the time that each group's kernels took, by its output."""
+    counted = list(cycles)
+    total = max(1, sum(count for _, count in counted))
+    shares: dict[str, float] = {}
+    for layer, count in counted:
+        # What fills a border or copies a tensor bears its name.
+        output = names.get(layer) or names.get(layer.rpartition("/")[0])
+        if output is not None:
+            shares[output] = shares.get(output, 0.0) + elapsed * count / total
+    return shares
 
 
 def save_native_library(

@@ -11,7 +11,7 @@ from tilewright.options import (
     chosen_inputs,
     load_or_compile,
 )
-from tilewright.presentation import output_records, stats_record
+from tilewright.presentation import difference_record, output_records, stats_record
 from tilewright.runtime.comparison import DeviceRun, compare
 from tilewright.runtime.devices import Device, parse_device
 from tilewright.terminal import Terminal
@@ -27,6 +27,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=f"{Device.SIM.value},{Device.REFERENCE.value}",
         help="names separated by commas (default: %(default)s)",
     )
+    parser.add_argument(
+        "--layers", action="store_true", help="compare the result and the time of each layer, too"
+    )
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
@@ -37,9 +40,12 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     compiled = load_or_compile(arguments, terminal)
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
     with terminal.stage("running") as progress:
-        comparison = compare(compiled, inputs, devices, progress=progress)
+        comparison = compare(compiled, inputs, devices, layers=arguments.layers, progress=progress)
     terminal.table(comparison.table)
     terminal.result()
+    if arguments.layers:
+        terminal.table(comparison.layer_table)
+        terminal.result()
     for failure in comparison.failures:
         terminal.error(failure.error)
     if comparison.failures:
@@ -80,6 +86,11 @@ def _record(run: DeviceRun) -> dict[str, object]:
         "outputs": output_records(run.result.outputs),
         "wall_seconds": run.result.wall_seconds,
     }
+    if run.layers:
+        record["layers"] = [
+            {**difference_record(layer.difference), "milliseconds": layer.milliseconds}
+            for layer in run.layers
+        ]
     if run.joules is not None:
         record["joules"] = run.joules
     if run.result.timelines:

@@ -11,6 +11,7 @@ from tilewright.options import (
     chosen_inputs,
     load_or_compile,
 )
+from tilewright.presentation import difference_record
 from tilewright.runtime.difference import LayerDifference, diff
 from tilewright.runtime.tables import Table
 from tilewright.terminal import Terminal
@@ -41,7 +42,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
             "model": str(arguments.model),
             "config": compiled.config.name,
             "equal": not differing,
-            "layers": [_record(layer) for layer in layers],
+            "layers": [difference_record(layer) for layer in layers],
         },
         status=1 if differing else 0,
     )
@@ -62,18 +63,6 @@ def _table(layers: tuple[LayerDifference, ...]) -> Table:
             for layer in layers
         ),
     )
-
-
-def _record(layer: LayerDifference) -> dict[str, object]:
-    return {
-        "layer": layer.layer,
-        "op": layer.op,
-        "tensor": layer.tensor,
-        "elements": layer.difference.elements,
-        "differing": layer.difference.differing,
-        "share": layer.difference.share,
-        "maximum": layer.difference.maximum,
-    }
 
 
 COMMAND = Command(

@@ -42,6 +42,11 @@ class Group:
         return self.nodes[-1].outputs[0]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What kernels of the group are called after: its tensor, or its first node."""
+        return self.output, self.first.name
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the tensors that the group reads."""
         own = {name for node in self.nodes for name in node.outputs}
