@@ -87,7 +87,7 @@ def _record(run: DeviceRun) -> dict[str, object]:
         "wall_seconds": run.result.wall_seconds,
     }
     if run.layers:
-        record["layers"] = [
+        record["compared_layers"] = [
             {**difference_record(layer.difference), "milliseconds": layer.milliseconds}
             for layer in run.layers
         ]

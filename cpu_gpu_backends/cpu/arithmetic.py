@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tilewright.compiler.graph import Graph, Node
-from tilewright.compiler.operators import FloatConv2d, FloatDense
+from tilewright.compiler.operators import FloatConv2d, FloatDense, FloatMatMul
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.grouping import (
     Group,
@@ -92,7 +92,8 @@ def _suits_half(graph: Graph, group: Group, producer: Group | None) -> bool:
 def _pads_channels(graph: Graph, producer: Group | None) -> bool:
     """Whether the channels of what a group computes may be padded."""
     return producer is not None and (
-        isinstance(producer.first.op, FloatDense) or is_plain_convolution(graph, producer.first)
+        isinstance(producer.first.op, FloatDense | FloatMatMul)
+        or is_plain_convolution(graph, producer.first)
     )
 
 

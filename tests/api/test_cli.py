@@ -1,6 +1,7 @@
 """The commands, on input that is right."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import tilewright
 from tilewright.isa.presets import PRESETS
+from tilewright.runtime.compiled_model import CompiledModel
 
 Run = Callable[..., Any]
 
@@ -300,6 +302,28 @@ def test_version(command: Run, capsys: pytest.CaptureFixture[str]) -> None:
         command("--version")
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"tilewright {tilewright.__version__}\n"
+
+
+def test_compare_shows_layers(command: Run, compiled_file: str, image_file: str) -> None:
+    words = ("--input", image_file, "--devices", "sim,cpu", "--layers", "--json", "layers.json")
+    done = command("compare", compiled_file, *words)
+    assert "sim ms  cpu differ" in done.out
+    sim, cpu = (run["compared_layers"] for run in load_json("layers.json")["runs"])
+    for layers in (sim, cpu):
+        assert layers[-1]["tensor"] == "logits"
+        assert not any(layer["differing"] for layer in layers)
+    assert all(layer["milliseconds"] > 0 for layer in cpu)
+
+
+def test_compile_puts_host_code_into_the_file(command: Run, model: str) -> None:
+    if shutil.which("arm-linux-gnueabihf-gcc") is None:
+        pytest.skip("needs arm-linux-gnueabihf-gcc")
+    done = command("compile", model, "-o", "coded.tw", "--processor", "cortex-a9")
+    assert "machine code for cortex-a9: " in done.err
+    code = CompiledModel.load("coded.tw").libraries.code
+    assert code is not None
+    assert code.processor == "cortex-a9"
+    assert len(code.libraries) > 0
 
 
 @pytest.mark.parametrize("name", ["run", "compile", "compare", "diff", "disasm", "isa", "demo"])

@@ -111,6 +111,17 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
             "there is no device 'metal'",
             "devices: sim, rtl, cpu, opencl, cuda, reference, pynq, ulx3s:PORT, tcp://HOST:PORT",
         ),
+        (
+            "compile MODEL --processor cortex-a9",
+            "--processor is for --library, or for host steps in -o FILE.tw",
+            None,
+        ),
+        (
+            "compile MODEL -o m.tw --half",
+            "--half and --direct are for --library: a .tw file is for every device",
+            None,
+        ),
+        ("run MODEL --half", "device 'sim' computes no real numbers of 16 bits", None),
         ("compare MODEL --devices ,", "name at least one device to compare", None),
         (
             "run MODEL --device reference --trace t.json",
