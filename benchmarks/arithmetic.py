@@ -41,7 +41,7 @@ def scores(graph: Graph, arithmetic: Arithmetic, inputs: Array) -> Array:
     """Return the scores of each sample."""
     target = host_target()
     native = load_program(lower_graph(graph, target, arithmetic=arithmetic), target)
-    return np.stack([native.run([sample[np.newaxis]], threads=2)[0] for sample in inputs])
+    return np.stack([native.run([sample[np.newaxis]])[0] for sample in inputs])
 
 
 def reference(path: Path, graph: Graph, inputs: Array) -> Array:

@@ -1,7 +1,8 @@
 """How real numbers are computed with, as a user allows, and which products and tensors that meets.
 
 Products in bfloat16 run at twice the speed of float32. Winograd's large tiles need a quarter of the
-products and stay in float32: their transformations would lose the bits that bfloat16 leaves.
+products and stay in float32: rounded to bfloat16, transformed tiles have nine times the error of
+the direct sum.
 """
 
 from collections.abc import Iterable

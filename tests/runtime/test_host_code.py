@@ -28,7 +28,7 @@ from tilewright.compiler.operators import (
     Softmax,
 )
 from tilewright.isa.errors import CompileError, InputError, ModelError
-from tilewright.runtime import execution, host_code
+from tilewright.runtime import execution, host_code, native_graphs
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.host_code import HostCode, HostLibraries, HostLibrary
 from tilewright.runtime.inputs import random_inputs
@@ -147,6 +147,19 @@ def test_a_mixed_program_takes_its_host_steps_from_the_file(
     for name, values in coded.run(image, "sim").outputs.items():
         np.testing.assert_array_equal(values, expected[name])
     assert set(coded.libraries._loaded) == {one.nodes[0] for one in coded.libraries.code.libraries}
+
+
+def test_a_workstation_compiles_exact_operators_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_graphs, "_HEAVY_OPERATIONS", 0)
+    compiled = compiled_for_host(attention_tail())
+    inputs = random_inputs(compiled.graph, 3)
+    expected = compiled.run(inputs, "reference").outputs
+    for name, values in compiled.run(inputs, "sim").outputs.items():
+        np.testing.assert_array_equal(values, expected[name])
+    computed = {name for *_, names in compiled.native._programs for name in names}
+    assert {"real", "normal", compiled.graph.outputs[0]} <= computed
+    outputs = {name for *_, names in compiled.native._programs for name in names[names.index("") :]}
+    assert "soft" not in outputs
 
 
 @pytest.mark.parametrize("processor", EMULATORS)
