@@ -72,7 +72,11 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
-        "--seed", metavar="N", type=_natural, default=0, help="of the random data (default: 0)"
+        "--seed",
+        metavar="N",
+        type=natural_number,
+        default=0,
+        help="of the random data (default: 0)",
     )
 
 
@@ -242,7 +246,8 @@ def positive_number(text: str) -> int:
     return int(text)
 
 
-def _natural(text: str) -> int:
+def natural_number(text: str) -> int:
+    """Read the word of an option that counts something, from 0 on."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, not {text!r}")
     return int(text)

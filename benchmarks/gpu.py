@@ -29,13 +29,16 @@ from gpu_peers import Contender, absent_peers, gemm_peers, network_peers, refere
 import tilewright as tw
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import DataType
+from tilewright.compiler.tuning.cost_model import learned_model
+from tilewright.compiler.tuning.measured import tune_measured
 from tilewright.cpu_gpu_backends.energy import Meter, joules_of
 from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
 from tilewright.cpu_gpu_backends.gpu.device import DeviceError, KernelDevice
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
-from tilewright.cpu_gpu_backends.gpu.tuning import tune_graph, tuned_chooser
+from tilewright.cpu_gpu_backends.gpu.tuning import GpuTuning, tuned_chooser
 from tilewright.runtime.devices import Device
 from tilewright.runtime.gpu_graphs import open_gpu
+from tilewright.runtime.tuning import open_store
 
 SIZES = (1024, 2048, 4096, 8192)
 TYPES = ("fp32", "fp16", "int8")
@@ -84,6 +87,14 @@ def _finished(contender: Contender) -> Callable[[], object]:
     return call
 
 
+def tune(graph: Graph, device: KernelDevice, *, half: bool, budget: int) -> None:
+    """Measure schedules of each layer, and keep the fastest."""
+    store = open_store()
+    assert store is not None, "files are read by default"
+    target = GpuTuning(graph=graph, device=device, half=half)
+    tune_measured(target, store, budget=budget, model=learned_model(0))
+
+
 @contextmanager
 def loaded(
     graph: Graph, device: KernelDevice, *, half: bool, fuse: bool
@@ -95,7 +106,7 @@ def loaded(
         device.dialect,
         half=half,
         fuse=fuse,
-        choose=tuned_chooser(device.capability),
+        choose=tuned_chooser(graph, device.capability, open_store(), half=half),
     )
     model = GpuModel.load(program, device)
     try:
@@ -122,7 +133,7 @@ def measure_gemm(device: KernelDevice, size: int, kind: str, options: argparse.N
     """Print the rows of one product."""
     graph, half = gemm_graph(size, kind), kind == "fp16"
     if options.tune:
-        tune_graph(graph, device, half=half, budget=options.tune)
+        tune(graph, device, half=half, budget=options.tune)
     with loaded(graph, device, half=half, fuse=True) as (_, mine):
         peers = gemm_peers(size, kind, place_of(device))
         report(f"gemm {size} {kind}", [mine, *peers], device.meter(), options.rounds)
@@ -134,7 +145,7 @@ def measure_network(
     """Check and print the rows of one network."""
     graph = replace(tw.load(path).graph, name=path.stem)
     if options.tune:
-        tune_graph(graph, device, half=half, budget=options.tune)
+        tune(graph, device, half=half, budget=options.tune)
     title = f"{path.stem} {'fp16' if half else 'fp32'}"
     with (
         loaded(graph, device, half=half, fuse=True) as (model, fused),

@@ -110,7 +110,7 @@ class CompiledModel:
         target = parse_device(device)
         arrays = check_inputs(self.graph, inputs)
         _check_arithmetic(target, half=half, direct=direct)
-        self._prepare(target, half, direct)
+        self._prepare(target, threads, half, direct)
         start = time.perf_counter()
         match target:
             case Device.REFERENCE:
@@ -152,11 +152,11 @@ class CompiledModel:
 
             return tuple(workers.map(run, arrays))
 
-    def _prepare(self, target: AnyDevice, half: bool, direct: bool) -> None:
+    def _prepare(self, target: AnyDevice, threads: int, half: bool, direct: bool) -> None:
         """Compile what runs the graph on the processor or a GPU, so that no run counts it."""
         match target:
             case Device.CPU:
-                self.native.prepare(self.graph, half=half, direct=direct)
+                self.native.prepare(self.graph, threads, half=half, direct=direct)
             case Device.OPENCL | Device.CUDA:
                 self.kernels.prepare(self.graph, target, half=half)
             case _:

@@ -9,11 +9,12 @@ from typing_extensions import assert_never
 from tilewright.compiler.compiled import AcceleratorStep, Binding, CompiledGraph, HostStep
 from tilewright.compiler.evaluate import evaluate_node
 from tilewright.compiler.graph import Array, Graph, Node
+from tilewright.compiler.subgraph import subgraph
 from tilewright.cpu_gpu_backends.cpu.exact import exact_runs
 from tilewright.isa.program import check_config
 from tilewright.runtime.board_machine import Counters, Machine, MachineRun, Patch, Region
 from tilewright.runtime.host_code import HostLibraries
-from tilewright.runtime.native_graphs import NativeGraphs, is_heavy, subgraph
+from tilewright.runtime.native_graphs import NativeGraphs, is_heavy
 from tilewright.sim.simulator import Progress
 from tilewright.sim.timeline import Timeline
 

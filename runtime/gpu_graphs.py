@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from tilewright.compiler.graph import Array, Graph
 from tilewright.runtime.devices import Device
+from tilewright.runtime.tuning import Tuning, TuningSource, open_store
 
 if TYPE_CHECKING:
     from tilewright.cpu_gpu_backends.gpu.device import KernelDevice
     from tilewright.cpu_gpu_backends.gpu.model import GpuModel
 
 #: A device has one queue: models take turns.
-_TURN = threading.RLock()
+GPU_TURN = threading.RLock()
 
 
 @cache
@@ -41,6 +42,8 @@ def open_gpu(device: Device) -> "KernelDevice":
 class GpuGraphs:
     """The kernels of some graphs on some devices, by the tensors they compute."""
 
+    #: Which tuned schedules to use.
+    tuning: TuningSource = Tuning.CACHED
     _models: "dict[tuple[Device, bool, tuple[str, ...]], GpuModel]" = field(default_factory=dict)
 
     def prepare(self, graph: Graph, device: Device, *, half: bool = False) -> "GpuModel":
@@ -58,7 +61,7 @@ class GpuGraphs:
         from tilewright.cpu_gpu_backends.gpu.tuning import tuned_chooser
 
         key = (device, half, (*graph.inputs, "", *graph.outputs))
-        with _TURN:
+        with GPU_TURN:
             if key not in self._models:
                 gpu = open_gpu(device)
                 program = compile_for_gpu(
@@ -66,7 +69,7 @@ class GpuGraphs:
                     gpu.capability,
                     gpu.dialect,
                     half=half,
-                    choose=tuned_chooser(gpu.capability),
+                    choose=tuned_chooser(graph, gpu.capability, open_store(self.tuning), half=half),
                 )
                 self._models[key] = GpuModel.load(program, gpu)
             return self._models[key]
@@ -76,7 +79,7 @@ class GpuGraphs:
     ) -> dict[str, Array]:
         """Return the outputs of `graph` for arrays that fit its inputs."""
         model = self.prepare(graph, device, half=half)
-        with _TURN:
+        with GPU_TURN:
             return model.run(inputs)
 
     def run_layers(

@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from tilewright.compiler.compiled import CompiledGraph, HostStep
 from tilewright.compiler.graph import Array, Graph, Node
+from tilewright.compiler.subgraph import subgraph
 from tilewright.cpu_gpu_backends.cpu.exact import exact_runs
 from tilewright.isa.errors import CompileError, InputError
-from tilewright.runtime.native_graphs import require_code_generator, subgraph
+from tilewright.runtime.native_graphs import require_code_generator
 
 #: What Python calls the machine, and its word in bits, by the processors that boards have.
 _MACHINES = {"cortex-a9": ("armv7l", 32), "cortex-a53": ("aarch64", 64)}

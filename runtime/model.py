@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.compiler.compile import compile_for_host, compile_graph
+from tilewright.compiler.compiled import CompiledGraph
 from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers import read_model
@@ -16,12 +17,14 @@ from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET, choose_config
 from tilewright.runtime.devices import parse_device, runs_graphs
 from tilewright.runtime.files import PathLike
+from tilewright.runtime.gpu_graphs import GpuGraphs
 from tilewright.runtime.model_file import has_signature
+from tilewright.runtime.native_graphs import NativeGraphs
 from tilewright.runtime.torch_model import is_module, load_module
+from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
 
 if TYPE_CHECKING:
     import torch
-from tilewright.runtime.tuning import Tuning, TuningSource, tuned_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -148,7 +151,8 @@ def compile_model(
         Leave the result of every kernel in DRAM for the host, which `diff` compares.
     tuning
         Which tuned choices to use: a member of `Tuning`, or a file that ``tilewright tune``
-        wrote. They change cycles, never results.
+        wrote. They change cycles and times, never results but for the order in which processors
+        add up real numbers.
     progress
         Called with a few words before each phase.
 
@@ -162,7 +166,7 @@ def compile_model(
         config = network.config if isinstance(network, CompiledModel) else DEFAULT_PRESET
     machine = choose_config(config)
     if device is not None and runs_graphs(parse_device(device)):
-        return CompiledModel(compiled=compile_for_host(network.graph, machine))
+        return _tuned_model(compile_for_host(network.graph, machine), tuning)
     compiled = compile_graph(
         network.graph,
         machine,
@@ -170,4 +174,12 @@ def compile_model(
         choices=tuned_choices(tuning, machine),
         progress=progress,
     )
-    return CompiledModel(compiled=compiled)
+    return _tuned_model(compiled, tuning)
+
+
+def _tuned_model(compiled: CompiledGraph, tuning: TuningSource) -> CompiledModel:
+    return CompiledModel(
+        compiled=compiled,
+        native=NativeGraphs(tuning=tuning),
+        kernels=GpuGraphs(tuning=tuning),
+    )

@@ -7,15 +7,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.compiler.graph import Array, Graph, Node
 from tilewright.isa.errors import InputError
 from tilewright.runtime.files import check_writable
+from tilewright.runtime.tuning import Tuning, TuningSource, open_store
 
 if TYPE_CHECKING:
+    from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic
     from tilewright.cpu_gpu_backends.cpu.native import NativeProgram
+    from tilewright.cpu_gpu_backends.cpu.plans import Plan
 
+#: Names of the tensors that a graph reads and computes.
+_Key: TypeAlias = tuple[str, ...]
 #: Host steps of more multiply-accumulates or elements are worth compiling: numpy takes longer for
 #: them than the compiler does for their few kernels.
 _HEAVY_OPERATIONS = 20_000_000
@@ -25,7 +30,11 @@ _HEAVY_OPERATIONS = 20_000_000
 class NativeGraphs:
     """The machine code of some graphs, by their arithmetic and the tensors they compute."""
 
-    _programs: "dict[tuple[bool, bool, tuple[str, ...]], NativeProgram]" = field(
+    #: Which tuned plans to use.
+    tuning: TuningSource = Tuning.CACHED
+    #: Plans by tensors and threads; programs by arithmetic, tensors and plans, for any threads.
+    _plans: "dict[tuple[_Key, int], dict[str, Plan]]" = field(default_factory=dict)
+    _programs: "dict[tuple[Arithmetic, _Key, frozenset[tuple[str, Plan]]], NativeProgram]" = field(
         default_factory=dict
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -35,11 +44,15 @@ class NativeGraphs:
         """Whether the code generator is installed."""
         return importlib.util.find_spec("llvmlite") is not None
 
-    def prepare(self, graph: Graph, *, half: bool = False, direct: bool = False) -> "NativeProgram":
+    def prepare(
+        self, graph: Graph, threads: int = 1, *, half: bool = False, direct: bool = False
+    ) -> "NativeProgram":
         """Compile `graph` unless that has been done, and return the result.
 
         Parameters
         ----------
+        threads
+            For how many the tuned plans are; any number can run the result.
         half, direct
             As `tilewright.cpu_gpu_backends.cpu.arithmetic.Arithmetic` has them.
 
@@ -54,13 +67,21 @@ class NativeGraphs:
         from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
         from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
         from tilewright.cpu_gpu_backends.cpu.native import load_program
+        from tilewright.cpu_gpu_backends.cpu.tuning import tuned_plans
 
-        key = (half, direct, (*graph.inputs, "", *graph.outputs))
+        tensors = (*graph.inputs, "", *graph.outputs)
         with self._lock:
+            target, arithmetic = host_target(), Arithmetic(half=half, direct=direct)
+            check_arithmetic(arithmetic, target)
+            if (tensors, threads) not in self._plans:
+                store = open_store(self.tuning)
+                self._plans[tensors, threads] = (
+                    {} if store is None else tuned_plans(graph, target, threads, store)
+                )
+            plans = self._plans[tensors, threads]
+            key = (arithmetic, tensors, frozenset(plans.items()))
             if key not in self._programs:
-                target, arithmetic = host_target(), Arithmetic(half=half, direct=direct)
-                check_arithmetic(arithmetic, target)
-                program = lower_graph(graph, target, arithmetic=arithmetic)
+                program = lower_graph(graph, target, plans, arithmetic)
                 self._programs[key] = load_program(program, target)
             return self._programs[key]
 
@@ -74,7 +95,7 @@ class NativeGraphs:
         direct: bool = False,
     ) -> dict[str, Array]:
         """Return the outputs of `graph` for arrays that fit its inputs."""
-        program = self.prepare(graph, half=half, direct=direct)
+        program = self.prepare(graph, threads, half=half, direct=direct)
         results = program.run([inputs[name] for name in graph.inputs], threads)
         return {
             name: values.reshape(graph.tensors[name].shape)
@@ -162,28 +183,6 @@ def require_code_generator() -> None:
             "device 'cpu' needs llvmlite, which is not installed",
             hint="pip install llvmlite",
         )
-
-
-def subgraph(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
-    """Return the graph of some nodes: what they read from outside is input, what is left output."""
-    own = {name for node in nodes for name in node.outputs}
-    read = dict.fromkeys(name for node in nodes for name in node.inputs if name not in own)
-    inputs = tuple(name for name in read if name not in graph.constants)
-    within = {node.name for node in nodes}
-    wanted = {
-        name for node in graph.nodes if node.name not in within for name in node.inputs
-    } | set(graph.outputs)
-    outputs = tuple(name for node in nodes for name in node.outputs if name in wanted)
-    constants = {name: graph.constants[name] for name in read if name in graph.constants}
-    names = {*own, *read}
-    return Graph(
-        name=f"{graph.name}/{nodes[0].name}",
-        tensors={name: tensor for name, tensor in graph.tensors.items() if name in names},
-        nodes=nodes,
-        inputs=inputs,
-        outputs=outputs,
-        constants=constants,
-    )
 
 
 def is_heavy(graph: Graph, nodes: tuple[Node, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Tuning of models with the simulator as judge, and the choices that a compilation uses."""
+"""Tuning of models, by the simulator or by measurement, and the choices that compilations use."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -11,7 +11,7 @@ from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choices
 from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress
-from tilewright.compiler.tuning.store import SHIPPED, user_cache_path
+from tilewright.compiler.tuning.store import SHIPPED, TuningStore, user_cache_path
 from tilewright.compiler.tuning.tuner import DEFAULT_BUDGET, TuningResult, tune
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.program import Program
@@ -39,13 +39,24 @@ def simulated_cycles(program: Program) -> int:
 
 def open_cache(source: TuningSource = Tuning.CACHED) -> TuningCache | None:
     """Open the files that a source means; what is tuned goes to the last of them."""
+    files = _files(source)
+    return TuningCache(*files) if files else None
+
+
+def open_store(source: TuningSource = Tuning.CACHED) -> TuningStore | None:
+    """Open the same files for processors and GPUs."""
+    files = _files(source)
+    return TuningStore(*files) if files else None
+
+
+def _files(source: TuningSource) -> tuple[Path, ...]:
     if not isinstance(source, Tuning):
-        return TuningCache(SHIPPED, user_cache_path(), Path(source))
+        return SHIPPED, user_cache_path(), Path(source)
     match source:
         case Tuning.CACHED:
-            return TuningCache(SHIPPED, user_cache_path())
+            return SHIPPED, user_cache_path()
         case Tuning.NONE:
-            return None
+            return ()
         case _:
             assert_never(source)
 

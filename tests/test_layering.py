@@ -45,7 +45,7 @@ EXCEPTIONS = {
     "runtime/torch_model.py": layer("", "torch"),
     "runtime/model.py": layer("", "torch"),  # for annotations only
     "runtime/quantisation.py": layer("", "torch"),  # for annotations only
-    "compiler/tuning/*": layer("", "joblib"),
+    "compiler/tuning/*": layer("", "joblib sklearn"),
     "runtime/board_pynq.py": layer("", "pynq"),
     "runtime/serial_line.py": layer("", "serial"),
     "cpu_gpu_backends/energy.py": layer("", "pynvml"),

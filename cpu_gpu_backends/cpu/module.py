@@ -7,6 +7,7 @@ from llvmlite import ir
 from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.printing import format_nest
+from tilewright.cpu_gpu_backends.codegen.clock import COUNTER
 from tilewright.cpu_gpu_backends.codegen.failures import failure_counter
 from tilewright.cpu_gpu_backends.codegen.kernels import (
     KernelOptions,
@@ -154,8 +155,7 @@ class _ModuleEmitter:
         """Read the processor's counter, if cycles are counted."""
         if not self._options.profile:
             return None
-        name = "llvm.readcyclecounter"
-        return builder.call(declare_intrinsic(self._module, name, INDEX, ()), ())
+        return builder.call(declare_intrinsic(self._module, COUNTER, INDEX, ()), ())
 
     def _note_cycles(self, builder: ir.IRBuilder, position: int, before: ir.Value | None) -> None:
         if before is None:

@@ -145,6 +145,8 @@ class TailInputs:
     views: dict[str, View] = field(default_factory=dict)
     rows: tuple[int, int] | None = None
     _tensors: dict[str, Tensor] = field(default_factory=dict)
+    #: Those of the operands that are read at the same place, by the name of their placeholder.
+    _same: dict[str, Activation] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, shape: tuple[int, ...]) -> "TailInputs":
@@ -156,9 +158,14 @@ class TailInputs:
         self.shape = shape
 
     def select_rows(self, image: int, first: int, count: int) -> None:
-        """Let the kernel compute rows of one image only: its loops are row, column, channel."""
+        """Let the kernel compute rows of one image only: its loops are row, column, channel.
+
+        It can be called again for as many other rows: then the same operands lie elsewhere.
+        """
         self.rows = (image, first)
         self.shape = (count, *self.tensor_shape[2:])
+        for operand, activation in self._same.items():
+            self.views[operand] = self.view_of(activation)
 
     def view_of(self, activation: Activation) -> View:
         """Return the view of a tensor that the kernel's loops index."""
@@ -183,6 +190,7 @@ class TailInputs:
         operand = f"{name}.operand"
         if operand not in self._tensors:
             self._tensors[operand] = placeholder(self.shape, activation.dtype, operand)
+            self._same[operand] = activation
             self.views[operand] = self.view_of(activation)
         return _value(self._tensors[operand][at], activation.dtype)
 

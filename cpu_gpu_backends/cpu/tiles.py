@@ -7,7 +7,7 @@ from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 #: Sums are 32 bits wide, float or integer.
 _SUM_BYTES = 4
 #: Panels have a multiple of so many columns, which is the narrowest vector.
-_COLUMN_STEP = 4
+COLUMN_STEP = 4
 #: Vectors of a panel that are tried, the preferred number first: two leave the most rows, so that
 #: each weight loaded is used often.
 _PANEL_VECTORS = (2, 3, 4, 1, 5, 6)
@@ -45,7 +45,7 @@ def choose_panels(channels: int, rows: int, target: CpuTarget) -> Panels:
     preferred = _WIDE_PANEL_VECTORS if rows <= _FEW_ROWS else _PANEL_VECTORS
     best: tuple[tuple[int, int, int], Panels] | None = None
     for rank, vectors in enumerate(preferred):
-        for narrower in range(0, step, _COLUMN_STEP):
+        for narrower in range(0, step, COLUMN_STEP):
             width = vectors * step - narrower
             panels = panels_of(channels, width)
             # A shorter vector takes as long as a whole one.

@@ -146,6 +146,7 @@ class _Between:
         self._context, self._group, self._tiles = context, group, tiles
         self._channels, self._dtype, self._panels = image.shape[3], image.dtype, panels
         self._plan = None if plan is None else plan.products
+        self._results: dict[tuple[int, int], tuple[TailInputs, LoopNest]] = {}
         frequencies, builder, name = tiles.inputs**2, context.builder, group.first.name
         self._image = builder.buffer(
             f"{name}.image", _FLOAT, frequencies * positions * self._channels, Home.WORKSPACE
@@ -182,28 +183,35 @@ class _Between:
 
     def transform_result(self, block: _Block, tile_columns: int, output: Activation) -> None:
         """Add the kernel that transforms products to outputs, and computes the group's tail."""
-        context, channels = self._context, self._panels.channels
-        _, _, width, _ = output.shape
-        inputs = TailInputs.of(context, (*output.shape[:-1], channels))
+        context = self._context
+        inputs, nest = self._result(block, tile_columns, output)
         inputs.select_rows(block.image, block.first_row, block.rows)
-        tail = tail_of_sums(context, self._group, inputs, output)
-
-        def epilogue(total: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-            return tail(total, (y, x, o))
-
-        nest = result_nest(
-            self._tiles,
-            (block.tile_rows, tile_columns),
-            (block.rows, width, channels),
-            epilogue,
-            self._lanes,
-        )
         views = {
             **inputs.views,
             "products": whole_view(self._products, nest_shape(nest, "products")),
             "out": inputs.view_of(output),
         }
         context.builder.kernel(self._group.output, nest, views)
+
+    def _result(
+        self, block: _Block, tile_columns: int, output: Activation
+    ) -> tuple[TailInputs, LoopNest]:
+        """Return the nest for blocks of that size, and its operands."""
+        key = (block.tile_rows, block.rows)
+        if key not in self._results:
+            context, channels = self._context, self._panels.channels
+            inputs = TailInputs.of(context, (*output.shape[:-1], channels))
+            inputs.select_rows(block.image, block.first_row, block.rows)
+            tail = tail_of_sums(context, self._group, inputs, output)
+            nest = result_nest(
+                self._tiles,
+                (block.tile_rows, tile_columns),
+                (block.rows, output.shape[2], channels),
+                lambda total, y, x, o: tail(total, (y, x, o)),
+                self._lanes,
+            )
+            self._results[key] = (inputs, nest)
+        return self._results[key]
 
     @property
     def _lanes(self) -> int:

@@ -13,6 +13,7 @@ from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.operators.from_graph import declare_operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.compiler.tensor.statements import LoopNest
 from tilewright.cpu_gpu_backends.gpu.attention_form import attention_length, declare_attention
 from tilewright.cpu_gpu_backends.gpu.attention_schedule import (
     AttentionSizes,
@@ -51,10 +52,13 @@ class LoweredLayer:
 
     Attributes
     ----------
+    nest
+        The loops that the kernels carry out.
     packed
         For each constant that the kernels read packed: the name of their buffer and its extents.
     """
 
+    nest: LoopNest
     kernels: KernelSet
     packed: dict[str, tuple[str, tuple[int, ...]]]
 
@@ -123,7 +127,8 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
             packed = {}
         case _:
             assert_never(choice)
-    return LoweredLayer(kernels=bind_nest(lower(schedule), name), packed=packed)
+    nest = lower(schedule)
+    return LoweredLayer(nest=nest, kernels=bind_nest(nest, name), packed=packed)
 
 
 def _attention_schedule(

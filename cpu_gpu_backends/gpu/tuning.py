@@ -1,22 +1,22 @@
-"""Schedules chosen by measurement: each layer's choices run on the device, the fastest is kept.
-
-What was found lies in a file of lines, one for each layer and device; later lines replace earlier
-ones. Choices change time, never results.
-"""
+"""Schedules chosen by measurement: each layer by itself on the device, then the network."""
 
 import hashlib
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tilewright.compiler.graph import Graph
-from tilewright.cpu_gpu_backends.gpu.compile_graph import Chooser, layers_of
-from tilewright.cpu_gpu_backends.gpu.device import Buffer, Capability, DeviceError, KernelDevice
-from tilewright.cpu_gpu_backends.gpu.kernels import KernelError
+from tilewright.compiler.tensor.printing import format_nest
+from tilewright.compiler.tuning.measured import (
+    USUAL,
+    Description,
+    NetworkTime,
+    Space,
+    network_digest,
+)
+from tilewright.compiler.tuning.store import TuningStore, Values
+from tilewright.cpu_gpu_backends.choice_values import find_choice, values_of
+from tilewright.cpu_gpu_backends.gpu.compile_graph import Chooser, compile_for_gpu, layers_of
+from tilewright.cpu_gpu_backends.gpu.device import Capability, DeviceError, KernelDevice, fits
 from tilewright.cpu_gpu_backends.gpu.layers import Layer
 from tilewright.cpu_gpu_backends.gpu.lowering import (
     Choice,
@@ -24,155 +24,160 @@ from tilewright.cpu_gpu_backends.gpu.lowering import (
     choices_of,
     lower_layer,
 )
-from tilewright.cpu_gpu_backends.gpu.source import kernel_source
-from tilewright.isa.cache_folder import cache_folder
+from tilewright.cpu_gpu_backends.gpu.measuring import LoadedLayer, timed
+from tilewright.cpu_gpu_backends.gpu.model import GpuModel
+from tilewright.cpu_gpu_backends.nest_features import nest_features
+from tilewright.cpu_gpu_backends.turns import Timed, least_times
+from tilewright.isa.errors import CompileError
 
-#: Seconds that a measurement lasts at least, so that the clock's steps do not matter.
-_MEASURED_SECONDS = 0.02
-_REPETITIONS = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """The time of one choice for a layer."""
-
-    choice: Choice
-    seconds: float
+#: Bytes that a thread loads and stores at once: the vectors of a GPU.
+_VECTOR_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedLayer:
-    """What a layer took with its default choice, and with the best of those measured."""
-
-    layer: str
-    default: Measurement
-    best: Measurement
+def machine_digest(capability: Capability) -> str:
+    """Return the digest of what the time of a choice depends on."""
+    return hashlib.sha256(f"gpu\n{capability.identity}".encode()).hexdigest()[:32]
 
 
-def tuning_file() -> Path:
-    """Return where measured choices are kept."""
-    return cache_folder() / "gpu.tuning"
+def layer_digest(layer: Layer) -> str:
+    """Return the digest of a layer."""
+    return hashlib.sha256(repr(layer).encode()).hexdigest()[:32]
 
 
-def layer_digest(layer: Layer, capability: Capability) -> str:
-    """Return what identifies a layer on a device."""
-    text = f"{capability.identity}\n{layer!r}"
-    return hashlib.sha256(text.encode()).hexdigest()
+def tuned_chooser(
+    graph: Graph, capability: Capability, store: TuningStore | None, *, half: bool = False
+) -> Chooser:
+    """Return what takes, for a layer of a graph, what a store holds, or the default."""
+    chosen: Mapping[str, Values] = {}
+    machine = machine_digest(capability)
+    if store is not None and store.kernels(machine):
+        layers = [layer_digest(layer) for layer in layers_of(graph, half=half).values()]
+        found = store.chosen(machine, network_digest(layers))
+        chosen = {digest: choice.values for digest, choice in found.items()}
+    return _chooser(chosen)
 
 
-def tuned_chooser(capability: Capability, path: Path | None = None) -> Chooser:
-    """Return what takes the measured choice of a layer, or its default if there is none."""
-    known = _read(path or tuning_file())
-
+def _chooser(chosen: Mapping[str, Values]) -> Chooser:
     def choose(layer: Layer, choices: tuple[Choice, ...]) -> Choice:
-        wanted = known.get(layer_digest(layer, capability))
-        return next((choice for choice in choices if _named(choice) == wanted), choices[0])
+        values = chosen.get(layer_digest(layer), USUAL) if chosen else USUAL
+        return find_choice(choices, values) or choices[0]
 
     return choose
 
 
-def tune_graph(
-    graph: Graph,
-    device: KernelDevice,
-    *,
-    half: bool = False,
-    budget: int = 16,
-    path: Path | None = None,
-    progress: Callable[[TunedLayer], None] | None = None,
-) -> tuple[TunedLayer, ...]:
-    """Measure up to `budget` choices of every layer of a graph, and keep the fastest ones.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpace:
+    """The schedules of one layer."""
 
-    A choice that the device refuses is left out.
+    layer: Layer
+    capability: Capability
+    name: str
 
-    Raises
-    ------
-    DeviceError
-        If the device is lost, or cannot run the default choice of a layer.
-    """
-    found = []
-    for name, layer in layers_of(graph, half=half).items():
-        choices = choices_of(layer, device.capability)[:budget]
-        measured = list(_measure_all(layer, choices, device))
-        if not measured or measured[0].choice != choices[0]:
-            raise DeviceError(f"{device.capability.name} cannot run the kernels of {name!r}")
-        best = min(measured, key=lambda one: one.seconds)
-        found.append(TunedLayer(layer=name, default=measured[0], best=best))
-        _append(path or tuning_file(), layer_digest(layer, device.capability), best)
-        if progress is not None:
-            progress(found[-1])
-    return tuple(found)
+    @property
+    def digest(self) -> str:
+        """The digest of the layer."""
+        return layer_digest(self.layer)
 
+    def choices(self) -> tuple[Values, ...]:
+        """Return all choices but the default."""
+        return tuple(map(values_of, choices_of(self.layer, self.capability)[1:]))
 
-def _measure_all(
-    layer: Layer, choices: tuple[Choice, ...], device: KernelDevice
-) -> Iterator[Measurement]:
-    for choice in choices:
+    def describe(self, choices: Sequence[Values]) -> list[Description | None]:
+        """Return what the kernels of choices look like; None for those that the device has no
+        room for.
+        """
+        return [self._description(values) for values in choices]
+
+    def lowered(self, values: Values) -> LoweredLayer:
+        """Return the kernels of a choice; the usual one is the first that fits the device."""
+        choices = choices_of(self.layer, self.capability)
+        if values != USUAL:
+            choice = find_choice(choices, values)
+            assert choice is not None, f"{values} is a choice for {self.name!r}"
+            choices = (choice,)
+        for choice in choices:
+            lowered = lower_layer(self.layer, choice, self.capability, "tuned")
+            if self._fits(lowered):
+                break
+        return lowered
+
+    def _fits(self, lowered: LoweredLayer) -> bool:
+        return all(fits(kernel, self.capability) for kernel in lowered.kernels.kernels)
+
+    def _description(self, values: Values) -> Description | None:
         try:
-            lowered = lower_layer(layer, choice, device.capability, "tuned")
-            seconds = measure(lowered, device)
-        except (KernelError, DeviceError):
-            continue
-        yield Measurement(choice=choice, seconds=seconds)
+            lowered = self.lowered(values)
+        except CompileError:
+            return None
+        if not self._fits(lowered):
+            return None
+        return Description(
+            features=nest_features(
+                [lowered.nest], vector_bytes=_VECTOR_BYTES, workers=self.capability.units
+            ),
+            code=hashlib.sha256(format_nest(lowered.nest).encode()).hexdigest(),
+        )
 
 
-def measure(lowered: LoweredLayer, device: KernelDevice) -> float:
-    """Return the seconds that a layer takes, the median of some; what it computes on is zero."""
-    kernels = lowered.kernels.kernels
-    loaded = device.load(kernels, kernel_source(kernels, device.dialect))
-    buffers: dict[str, Buffer] = {}
-    for kernel in kernels:
-        for parameter in kernel.parameters:
-            tensor = parameter.tensor
-            if tensor.name not in buffers:
-                values = np.zeros(tensor.shape, tensor.dtype.numpy)
-                buffers[tensor.name] = device.allocate(max(1, values.nbytes))
-                device.upload(buffers[tensor.name], values)
-    arguments = [
-        (function, [buffers[parameter.tensor.name] for parameter in kernel.parameters])
-        for kernel, function in zip(kernels, loaded, strict=True)
-    ]
+@dataclass(slots=True, kw_only=True)
+class GpuTuning:
+    """A graph on a device: what `tune_measured` works on."""
 
-    def run(times: int) -> float:
-        start = time.perf_counter()
-        for _ in range(times):
-            for function, places in arguments:
-                function.launch(places)
-        device.synchronise()
-        return time.perf_counter() - start
+    graph: Graph
+    device: KernelDevice
+    #: Whether real numbers lie in memory as float16.
+    half: bool = False
 
-    run(1)
-    times = max(1, int(_MEASURED_SECONDS / max(run(1), 1e-7)))
-    seconds = sorted(run(times) / times for _ in range(_REPETITIONS))
-    for buffer in buffers.values():
-        buffer.release()
-    return seconds[_REPETITIONS // 2]
+    @property
+    def machine(self) -> str:
+        """The digest of the device."""
+        return machine_digest(self.device.capability)
 
+    def spaces(self) -> list[Space]:
+        """Return the layers of the graph that have several schedules, equal ones once."""
+        capability = self.device.capability
+        return [
+            GpuSpace(layer=layer, capability=capability, name=name)
+            for name, layer in layers_of(self.graph, half=self.half).items()
+        ]
 
-def _named(choice: Choice) -> Mapping[str, object]:
-    return {"kind": type(choice).__name__, **asdict(choice)}
-
-
-def _append(path: Path, digest: str, best: Measurement) -> None:
-    record = {"layer": digest, "seconds": best.seconds, "choice": _named(best.choice)}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-    except OSError as error:
-        raise DeviceError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _read(path: Path) -> dict[str, Mapping[str, object]]:
-    """Return the choices of a file by layer; a line that is damaged counts for nothing."""
-    known: dict[str, Mapping[str, object]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return known
-    for line in lines:
+    def measure(self, space: Space, choices: Sequence[Values]) -> list[float | None]:
+        """Return the nanoseconds of a layer alone, in turns; None where the device refuses it."""
+        assert isinstance(space, GpuSpace), "the spaces are those that this target has returned"
+        loaded: dict[int, LoadedLayer] = {}
         try:
-            record = json.loads(line)
-            known[record["layer"]] = record["choice"]
-        except (ValueError, KeyError, TypeError):
-            continue
-    return known
+            runs: list[Timed] = []
+            for place, values in enumerate(choices):
+                try:
+                    layer = LoadedLayer(space.lowered(values), self.device)
+                    runs.append(timed(layer.launch, self.device))
+                except DeviceError:
+                    continue
+                loaded[place] = layer
+            times = dict(zip(loaded, least_times(runs), strict=True))
+        finally:
+            for layer in loaded.values():
+                layer.close()
+        return [float(times[place][0]) if place in times else None for place in range(len(choices))]
+
+    def measure_networks(self, choices: Sequence[Mapping[str, Values]]) -> list[NetworkTime]:
+        """Measure the network with choices, in turns; of single kernels nothing is known."""
+        models = [
+            GpuModel.load(
+                compile_for_gpu(
+                    self.graph,
+                    self.device.capability,
+                    self.device.dialect,
+                    half=self.half,
+                    choose=_chooser(chosen),
+                ),
+                self.device,
+            )
+            for chosen in choices
+        ]
+        try:
+            runs = [timed(model.launch, self.device) for model in models]
+            return [NetworkTime(total=float(times[0]), kernels={}) for times in least_times(runs)]
+        finally:
+            for model in models:
+                model.close()

@@ -47,3 +47,25 @@ def test_a_compilation_takes_the_cycles_that_tune_has_told(
         step.program for step in compiled.compiled.steps if isinstance(step, AcceleratorStep)
     ]
     assert sum(simulate_timing(program).cycles for program in programs) == found["tuned_cycles"]
+
+
+def test_the_processor_is_tuned_and_runs_what_was_found(
+    tune: Callable[..., Any], command: Callable[..., Any], model: str, tmp_path: Path
+) -> None:
+    first = tune("--device", "cpu", "--threads", "2")
+    assert 0 < first["searched"] == first["problems"]
+    assert first["measured"] <= 3 * first["problems"]
+    assert first["tuned_nanoseconds"] <= first["untuned_nanoseconds"]
+    lines = (tmp_path / "tilewright" / "choices.tuning").read_text().splitlines()
+    assert len(lines) == 1 + first["problems"] + 1
+    assert tune("--device", "cpu", "--threads", "2")["searched"] == 0
+    done = command("compare", model, "--devices", "reference,cpu")
+    assert done.status == 0, done.err
+    record = json.loads(Path("record.json").read_text())
+    assert (record["device"], record["threads"], record["seed"]) == ("cpu", 2, 0)
+
+
+def test_configurations_are_for_the_accelerator(command: Callable[..., Any], model: str) -> None:
+    done = command("tune", model, "--device", "cpu", "--config", "pynq")
+    assert done.status == 2
+    assert done.err == "tilewright: --config and --set describe the accelerator, not device cpu\n"

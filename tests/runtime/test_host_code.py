@@ -27,6 +27,7 @@ from tilewright.compiler.operators import (
     Quantize,
     Softmax,
 )
+from tilewright.compiler.subgraph import subgraph
 from tilewright.isa.errors import CompileError, InputError, ModelError
 from tilewright.runtime import execution, host_code, native_graphs
 from tilewright.runtime.compiled_model import CompiledModel
@@ -34,7 +35,6 @@ from tilewright.runtime.host_code import HostCode, HostLibraries, HostLibrary
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import Model
 from tilewright.runtime.model_file import compiled_from_bytes, compiled_to_bytes
-from tilewright.runtime.native_graphs import subgraph
 
 EMULATORS = {
     "cortex-a9": ("arm-linux-gnueabihf", "qemu-arm-static"),
