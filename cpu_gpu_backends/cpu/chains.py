@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.operators import Conv2d, FloatConv2d
+from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.kernels import parallel_extent
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout
 from tilewright.cpu_gpu_backends.cpu.context import Context
@@ -20,7 +21,12 @@ from tilewright.cpu_gpu_backends.cpu.convolution import positions_plan
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_view, fill_view, padded
 from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise, shared_by_rows
 from tilewright.cpu_gpu_backends.cpu.grouping import Group, is_depthwise
-from tilewright.cpu_gpu_backends.cpu.layouts import border_fill, is_matrix_kernel, output_panels
+from tilewright.cpu_gpu_backends.cpu.layouts import (
+    border_fill,
+    is_matrix_kernel,
+    output_panels,
+    read_border,
+)
 from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
 from tilewright.cpu_gpu_backends.cpu.plans import Plan
 from tilewright.cpu_gpu_backends.cpu.program import Band, Call, Chain, Kernel, View
@@ -135,7 +141,7 @@ def _plan(
     """Return the bands of a chain, as high as scratch memory allows; None if it is no use."""
     if len(members) == 1 or not any(is_depthwise(graph, member.first) for member in members):
         return None
-    if any(not _reaches_into_border(graph, member) for member in members[1:]):
+    if any(not _fits_between(graph, member) for member in members[1:]):
         return None
     heights = [graph.tensors[member.output].shape[1] for member in members]
     for rows in range(heights[-1] // _FEWEST_BANDS, 0, -1):
@@ -163,9 +169,12 @@ def _kernel_rows(graph: Graph, group: Group) -> int:
     return int((rows - 1) * _operator(group).dilation[0] + 1)
 
 
-def _reaches_into_border(graph: Graph, group: Group) -> bool:
-    """Whether a group reads single rows, or images with columns beside them."""
-    _, left, _, right = _operator(group).pads
+def _fits_between(graph: Graph, group: Group) -> bool:
+    """Whether a group reads single rows, or images with the columns of its padding beside them."""
+    op = _operator(group)
+    _, left, _, right = op.pads
+    if read_border(graph, group, op) != op.pads:
+        return False
     return _kernel_rows(graph, group) == 1 or left + right > 0
 
 
@@ -286,10 +295,12 @@ class _ChainLowering:
         if number:
             slots = self._scratch[number - 1]
             return replace(_rows_of(slots, top, height), border=op.pads)
-        whole = padded(self._context, group.first.inputs[0], op.pads, border_fill(op))
+        pads = read_border(self._graph, group, op)
+        dtype = ScalarType.BFLOAT16 if group.half else None
+        whole = padded(self._context, group.first.inputs[0], pads, border_fill(op), dtype)
         one = self._plan.between[0]
         self._move(whole, one.step * op.stride[0])
-        border = op.pads if any(op.pads) else NO_BORDER
+        border = pads if any(pads) else NO_BORDER
         return replace(_rows_of(whole, one.first * op.stride[0], height), border=border)
 
     def _band(self, kernels: list[Kernel], image: int, number: int) -> Band:

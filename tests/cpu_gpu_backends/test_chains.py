@@ -5,10 +5,12 @@ import pytest
 from integer_graphs import GraphBuilder
 
 from tilewright.compiler.evaluate import evaluate
-from tilewright.compiler.graph import Graph
-from tilewright.compiler.operators import Add, Conv2d
+from tilewright.compiler.graph import Graph, Tensor
+from tilewright.compiler.graph_builder import GraphBuilder as FloatBuilder
+from tilewright.compiler.operators import Add, Conv2d, DataType, FloatConv2d
 from tilewright.cpu_gpu_backends.codegen.target import host_target
 from tilewright.cpu_gpu_backends.cpu import chains
+from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
 from tilewright.cpu_gpu_backends.cpu.program import Chain
@@ -114,3 +116,35 @@ def test_a_tensor_with_two_readers_ends_a_chain(monkeypatch: pytest.MonkeyPatch)
     )
     written = {name for name in chain.writes if not name.startswith(graph.outputs)}
     assert written == {depthwise.outputs[0]}
+
+
+def real_layers(channels: int) -> Graph:
+    """Return a convolution of a window, a product, a depthwise convolution and a product."""
+    build, rng = FloatBuilder("real"), np.random.default_rng(channels)
+
+    def conv(x: str, outputs: int, size: int, inputs: int, **attributes: object) -> str:
+        weights = rng.standard_normal((outputs, size, size, inputs)).astype(np.float32)
+        operands = [x, build.add_constant("w", weights / np.float32(size * inputs**0.5))]
+        return build.add(FloatConv2d(**attributes), operands, node="conv")  # type: ignore[arg-type]
+
+    image = Tensor(name="x", shape=(1, 31, 31, 3), dtype=DataType.FLOAT32)
+    y = conv(build.add_input(image), channels, 3, 3, stride=(2, 2), pads=(1, 1, 1, 1))
+    y = conv(y, 24, 1, channels)
+    y = conv(y, 24, 3, 1, pads=(1, 1, 1, 1), groups=24)
+    return build.build([conv(y, 20, 1, 24)])
+
+
+@pytest.mark.parametrize("channels", [16, 21])
+def test_chains_in_bfloat16_keep_every_bit(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, target = real_layers(channels), host_target()
+    inputs = random_inputs(graph, 0)
+    results = []
+    for fewest_bytes in (1 << 30, 0):
+        monkeypatch.setattr(chains, "_FEWEST_BYTES", fewest_bytes)
+        program = lower_graph(graph, target, arithmetic=Arithmetic(half=True, direct=True))
+        assert any(isinstance(step, Chain) for step in program.steps) is (fewest_bytes == 0)
+        results += load_program(program, target).run(list(inputs.values()), threads=2)
+    np.testing.assert_array_equal(*results)
+    (expected,) = evaluate(graph, inputs).values()
+    error = np.abs(results[0].reshape(expected.shape) - expected).max()
+    assert 0 < error <= 2e-2 * np.abs(expected).max()
