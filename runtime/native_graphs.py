@@ -15,6 +15,7 @@ from tilewright.runtime.files import check_writable
 from tilewright.runtime.tuning import Tuning, TuningSource, open_store
 
 if TYPE_CHECKING:
+    from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
     from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic
     from tilewright.cpu_gpu_backends.cpu.native import NativeProgram
     from tilewright.cpu_gpu_backends.cpu.plans import Plan
@@ -67,23 +68,28 @@ class NativeGraphs:
         from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
         from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
         from tilewright.cpu_gpu_backends.cpu.native import load_program
-        from tilewright.cpu_gpu_backends.cpu.tuning import tuned_plans
 
-        tensors = (*graph.inputs, "", *graph.outputs)
+        tensors = _tensors(graph)
         with self._lock:
             target, arithmetic = host_target(), Arithmetic(half=half, direct=direct)
             check_arithmetic(arithmetic, target)
-            if (tensors, threads) not in self._plans:
-                store = open_store(self.tuning)
-                self._plans[tensors, threads] = (
-                    {} if store is None else tuned_plans(graph, target, threads, store)
-                )
-            plans = self._plans[tensors, threads]
+            plans = self._tuned(graph, target, threads)
             key = (arithmetic, tensors, frozenset(plans.items()))
             if key not in self._programs:
                 program = lower_graph(graph, target, plans, arithmetic)
                 self._programs[key] = load_program(program, target)
             return self._programs[key]
+
+    def _tuned(self, graph: Graph, target: "CpuTarget", threads: int) -> "dict[str, Plan]":
+        """Return what a tuner has chosen for a graph; read once."""
+        from tilewright.cpu_gpu_backends.cpu.tuning import tuned_plans
+
+        key = (_tensors(graph), threads)
+        if key not in self._plans:
+            store = open_store(self.tuning)
+            found = {} if store is None else tuned_plans(graph, target, threads, store)
+            self._plans[key] = found
+        return self._plans[key]
 
     def run(
         self,
@@ -107,7 +113,8 @@ class NativeGraphs:
     ) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the result of every group of operators, and its milliseconds in one thread.
 
-        The groups, and so the code, are those of `run`; their results are outputs, too.
+        The groups and their kernels are those of `run`; but every result is an output, so that none
+        is computed in bands with the next.
         """
         require_code_generator()
         from tilewright.cpu_gpu_backends.codegen.target import host_target
@@ -117,7 +124,9 @@ class NativeGraphs:
 
         groups, target = group_nodes(graph), host_target()
         kept = replace(graph, outputs=_with_outputs(graph, [group.output for group in groups]))
-        program = load_program(lower_graph(kept, target), target, profile=True)
+        with self._lock:
+            plans = self._tuned(graph, target, 1)
+        program = load_program(lower_graph(kept, target, plans), target, profile=True)
         arrays = [inputs[name] for name in kept.inputs]
         program.run(arrays)
         call = program.bound_call(arrays)
@@ -128,6 +137,11 @@ class NativeGraphs:
         times = _shares(program.cycles(), names, elapsed)
         results = zip(kept.outputs, program.run(arrays), strict=True)
         return {name: data.reshape(graph.tensors[name].shape) for name, data in results}, times
+
+
+def _tensors(graph: Graph) -> tuple[str, ...]:
+    """Return what tells one part of a model's graph from another: inputs, and outputs."""
+    return (*graph.inputs, "", *graph.outputs)
 
 
 def _with_outputs(graph: Graph, names: Iterable[str]) -> tuple[str, ...]:
