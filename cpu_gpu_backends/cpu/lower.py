@@ -1,6 +1,7 @@
 """An integer or float graph to a program of loop nests."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.compiler.graph import Graph
@@ -22,7 +23,7 @@ from tilewright.cpu_gpu_backends.cpu.arithmetic import (
 )
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
 from tilewright.cpu_gpu_backends.cpu.byte_products import lower_byte_product
-from tilewright.cpu_gpu_backends.cpu.chains import lower_chain, plan_chains
+from tilewright.cpu_gpu_backends.cpu.chains import ChainPlan, lower_chain, plan_chains
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
 from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise
@@ -48,6 +49,45 @@ from tilewright.cpu_gpu_backends.cpu.winograd import lower_winograd
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arrangement:
+    """The groups of a graph, where tensors between them lie, and which are computed in bands."""
+
+    groups: tuple[Group, ...]
+    halves: frozenset[str]
+    layouts: Mapping[str, Layout]
+    chains: Mapping[str, ChainPlan]
+
+    @property
+    def chained(self) -> frozenset[str]:
+        """What the groups in chains compute."""
+        return frozenset(one.output for chain in self.chains.values() for one in chain.groups)
+
+
+def _arranged(
+    graph: Graph, target: CpuTarget, plans: Mapping[str, Plan], arithmetic: Arithmetic
+) -> _Arrangement:
+    groups = with_arithmetic(graph, with_plans(graph, group_nodes(graph), plans), arithmetic)
+    halves = half_tensors(graph, groups)
+    while True:
+        layouts = plan_layouts(graph, groups, target, halves)
+        chains = plan_chains(graph, groups, layouts)
+        arrangement = _Arrangement(groups=groups, halves=halves, layouts=layouts, chains=chains)
+        chained = arrangement.chained
+        # Plans are for whole images, not for bands.
+        without = tuple(
+            replace(group, plan=None) if group.output in chained else group for group in groups
+        )
+        if without == groups:
+            return arrangement
+        groups = without
+
+
+def chained_outputs(graph: Graph, target: CpuTarget) -> frozenset[str]:
+    """Return what those groups compute that run in bands, where plans have no effect."""
+    return _arranged(graph, target, NO_PLANS, FLOAT32).chained
+
+
 def lower_graph(
     graph: Graph,
     target: CpuTarget,
@@ -61,22 +101,19 @@ def lower_graph(
     plans
         What a tuner has chosen for groups, by their digest.
     """
-    groups = with_arithmetic(graph, with_plans(graph, group_nodes(graph), plans), arithmetic)
-    halves = half_tensors(graph, groups)
-    layouts = plan_layouts(graph, groups, target, halves)
-    chains = plan_chains(graph, groups, layouts)
-    chained = {group.output for chain in chains.values() for group in chain.groups}
+    arrangement = _arranged(graph, target, plans, arithmetic)
+    layouts, chained = arrangement.layouts, arrangement.chained
     builder = ProgramBuilder(graph.name)
-    context = Context(builder=builder, graph=graph, target=target, halves=halves)
+    context = Context(builder=builder, graph=graph, target=target, halves=arrangement.halves)
     inputs = {name: _file_buffer(context, name, Home.INPUT) for name in graph.inputs}
     outputs = {name: _file_buffer(context, name, Home.OUTPUT) for name in graph.outputs}
     for name, buffer in inputs.items():
         copy_in(context, name, buffer, layouts[name])
-    for group in groups:
+    for group in arrangement.groups:
         for name in group.inputs:
             if name in graph.constants and name not in context.activations:
                 context.add_constant(name)
-        chain = chains.get(group.output)
+        chain = arrangement.chains.get(group.output)
         if chain is not None:
             lower_chain(context, chain, layouts[group.output], outputs.get(group.output))
         elif group.output not in chained:

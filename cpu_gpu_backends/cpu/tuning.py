@@ -21,7 +21,7 @@ from tilewright.cpu_gpu_backends.choice_values import find_choice, values_of
 from tilewright.cpu_gpu_backends.codegen.clock import nanoseconds_per_tick
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.grouping import Group, group_digest, group_nodes
-from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+from tilewright.cpu_gpu_backends.cpu.lower import chained_outputs, lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import NativeProgram, load_program
 from tilewright.cpu_gpu_backends.cpu.plan_space import plans_of
 from tilewright.cpu_gpu_backends.cpu.plans import Plan
@@ -63,10 +63,11 @@ def _plans(
 
 
 def _tunable(graph: Graph, target: CpuTarget) -> dict[str, Group]:
-    """Return the groups that have plans, equal ones once, by their digest."""
+    """Return the groups that have plans and follow them, equal ones once, by their digest."""
     found: dict[str, Group] = {}
+    chained = chained_outputs(graph, target)
     for group in group_nodes(graph):
-        if plans_of(graph, group, target):
+        if group.output not in chained and plans_of(graph, group, target):
             found.setdefault(group_digest(graph, group), group)
     return found
 

@@ -5,15 +5,18 @@ import itertools
 import numpy as np
 import pytest
 from integer_graphs import GraphBuilder
+from random_networks import random_graph
 
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder as FloatBuilder
 from tilewright.compiler.operators import DataType, FloatConv2d
 from tilewright.cpu_gpu_backends.codegen.target import host_target
+from tilewright.cpu_gpu_backends.cpu import chains
 from tilewright.cpu_gpu_backends.cpu.grouping import group_digest, group_nodes
-from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+from tilewright.cpu_gpu_backends.cpu.lower import chained_outputs, lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
+from tilewright.cpu_gpu_backends.cpu.plan_space import plans_of
 from tilewright.cpu_gpu_backends.cpu.plans import (
     DepthwisePlan,
     MatrixPlan,
@@ -21,6 +24,8 @@ from tilewright.cpu_gpu_backends.cpu.plans import (
     Plan,
     WinogradPlan,
 )
+from tilewright.cpu_gpu_backends.cpu.tuning import CpuTuning
+from tilewright.runtime.inputs import random_inputs
 
 MATRIX_PLANS = tuple(
     MatrixPlan(panel=panel, positions=positions, outside=outside, block=block, unroll=unroll)
@@ -99,3 +104,40 @@ def test_plans_of_a_float_convolution_stay_within_the_tolerance(plan: Plan) -> N
     (expected,) = evaluate(graph, inputs).values()
     (found,) = results(graph, inputs, plan).values()
     assert np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("seed", range(40, 46))
+def test_random_plans_of_random_graphs_keep_every_bit(seed: int) -> None:
+    graph, target, rng = random_graph(seed), host_target(), np.random.default_rng(seed)
+    plans: dict[str, Plan] = {}
+    for group in group_nodes(graph):
+        if found := plans_of(graph, group, target):
+            plans[group_digest(graph, group)] = found[rng.integers(len(found))]
+    program = load_program(lower_graph(graph, target, plans), target, check_bounds=True)
+    inputs = random_inputs(graph, seed)
+    expected = evaluate(graph, inputs)
+    values = program.run([inputs[name] for name in graph.inputs], threads=2)
+    for name, found_values in zip(graph.outputs, values, strict=True):
+        np.testing.assert_array_equal(found_values.reshape(expected[name].shape), expected[name])
+
+
+def test_layers_that_run_in_bands_follow_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "_FEWEST_BYTES", 0)
+    builder, target = GraphBuilder(9), host_target()
+    x = builder.input(1, 16, 9, 24)
+    y = builder.conv(x, 40)
+    y = builder.conv(y, 40, kernel=(3, 3), pads=(1, 1, 1, 1), groups=40)
+    graph = builder.build(builder.conv(y, 24))
+    assert len(chained_outputs(graph, target)) == 3
+    assert CpuTuning(graph=graph, target=target, threads=1).spaces() == []
+    plans = {
+        group_digest(graph, group): plans_of(graph, group, target)[-1]
+        for group in group_nodes(graph)
+    }
+    usual, planned = lower_graph(graph, target), lower_graph(graph, target, plans)
+    assert [type(step) for step in planned.steps] == [type(step) for step in usual.steps]
+    inputs = builder.values(graph)
+    (expected,) = evaluate(graph, inputs).values()
+    program = load_program(planned, target, check_bounds=True)
+    (found,) = program.run([inputs[name] for name in graph.inputs], threads=2)
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
