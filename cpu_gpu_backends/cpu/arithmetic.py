@@ -16,7 +16,8 @@ from tilewright.cpu_gpu_backends.cpu.grouping import (
     is_depthwise,
     is_plain_convolution,
 )
-from tilewright.cpu_gpu_backends.cpu.winograd_tiles import LARGE_TILES, winograd_transforms
+from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
+from tilewright.cpu_gpu_backends.winograd import LARGE_TILES
 from tilewright.isa.errors import InputError
 
 

@@ -1,9 +1,8 @@
-"""Convolutions of 3 x 3 by Winograd's minimal filtering (Lavin and Gray, arXiv 1509.09308).
+"""Convolutions of 3 x 3 by Winograd's minimal filtering, on the processor.
 
-A tile of ``m x m`` outputs needs ``(m + 2)**2`` products per pair of channels instead of
-``9 * m**2``. Three kernels: tiles of the image are transformed, the products of each frequency are
-a matrix product over the channels, and its results are transformed to outputs. An image is handled
-in blocks of tile rows, so that what lies between the kernels stays in the cache.
+Three kernels: tiles of the image are transformed, the products of each frequency are a matrix
+product over the channels, and its results are transformed to outputs. An image is handled in blocks
+of tile rows, so that what lies between the kernels stays in the cache.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.compiler.operators import FloatConv2d
-from tilewright.compiler.tensor.build import call, cast, constant, equal, select
+from tilewright.compiler.tensor.build import cast
 from tilewright.compiler.tensor.declare import compute, placeholder
 from tilewright.compiler.tensor.expressions import Expr
 from tilewright.compiler.tensor.lower import lower
-from tilewright.compiler.tensor.operations import Function
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.statements import LoopNest
@@ -35,10 +33,16 @@ from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
-from tilewright.cpu_gpu_backends.cpu.program import Array, Home, View, whole_view
+from tilewright.cpu_gpu_backends.cpu.program import Home, View, whole_view
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes, panels_of
-from tilewright.cpu_gpu_backends.cpu.winograd_tiles import Matrix, Transforms, winograd_pads
+from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads
+from tilewright.cpu_gpu_backends.winograd import (
+    Transforms,
+    declare_frequencies,
+    declare_results,
+    transform_weights,
+)
 
 _FLOAT = ScalarType.FLOAT32
 #: Transformed images and products of a block together, in bytes: most of a second-level cache.
@@ -46,8 +50,6 @@ _BLOCK_BYTES = 640 * 1024
 #: Nests that are kept for the next block of the same size.
 _KEPT_NESTS = 16
 
-#: From an index to an element.
-Element: TypeAlias = Callable[[Expr], Expr]
 #: From a sum and its place ``(y, x, o)`` to the stored element.
 ResultEpilogue: TypeAlias = Callable[[Expr, Expr, Expr, Expr], Expr]
 
@@ -156,7 +158,9 @@ class _Between:
         )
         window = self._window(positions)
         weights = transform_weights(context.graph.constants[group.first.inputs[1]], tiles)
-        packed = [pack_weights(part, window, panels, context.target) for part in weights]
+        packed = [
+            pack_weights(part[:, None, None], window, panels, context.target) for part in weights
+        ]
         self._weights = builder.constant(f"{name}.weights", np.stack(packed))
 
     def transform_image(self, source: View, tile_rows: int, tile_columns: int) -> None:
@@ -237,15 +241,6 @@ def nest_shape(nest: LoopNest, name: str) -> tuple[int, ...]:
     return next(tensor.shape for tensor in nest.inputs if tensor.name == name)
 
 
-def transform_weights(weights: Array, tiles: Transforms) -> Array:
-    """Return ``[frequency, O, 1, 1, C]`` of ``[O, 3, 3, C]``, computed in float64."""
-    matrix = np.array(tiles.weights)
-    spread = np.einsum("ia,jb,oabc->ijoc", matrix, matrix, weights.astype(np.float64))
-    outputs, channels = weights.shape[0], weights.shape[3]
-    stretches: Array = spread.astype(np.float32).reshape(-1, outputs, 1, 1, channels)
-    return stretches
-
-
 @lru_cache(maxsize=_KEPT_NESTS)
 def _products_nest(
     window: Window, panels: Panels, target: CpuTarget, plan: MatrixPlan | None
@@ -274,27 +269,19 @@ def image_nest(
     sizes
         Rows and columns of tiles, channels.
     """
-    size, step = tiles.inputs, tiles.outputs
+    step = tiles.outputs
     tile_rows, tile_columns, channels = sizes
     shape = (tile_rows * step + 2, tile_columns * step + 2, channels)
     image = placeholder(shape, dtype, "image")
 
-    def columns(i: Expr, b: Expr, ty: Expr, tx: Expr, c: Expr) -> Expr:
-        return _chosen(
-            i, tiles.image, lambda a: cast(image[ty * step + a, tx * step + b, c], _FLOAT)
-        )
+    def pixel(a: Expr, b: Expr, ty: Expr, tx: Expr, c: Expr) -> Expr:
+        return cast(image[ty * step + a, tx * step + b, c], _FLOAT)
 
-    half = compute((size, size, tile_rows, tile_columns, channels), columns, "half")
-
-    def rows(i: Expr, j: Expr, ty: Expr, tx: Expr, c: Expr) -> Expr:
-        return _chosen(j, tiles.image, lambda b: half[i, b, ty, tx, c])
-
-    whole = compute((size, size, tile_rows, tile_columns, channels), rows, "transformed")
-    s = Schedule(whole)
+    s = Schedule(declare_frequencies(sizes, pixel, tiles, "transformed"))
     s.split("transformed", "c", _group(channels, width))
     s.reorder("transformed", "ty", "tx", "c.outer", "i", "j", "c.inner")
     s.parallel("transformed", s.fuse("transformed", "ty", "tx"))
-    _in_registers(s, "half", "transformed", "c.outer", ("i", "b"), "c")
+    _in_registers(s, "transformed.half", "transformed", "c.outer", ("i", "b"), "c")
     s.unroll("transformed", "i")
     s.unroll("transformed", "j")
     s.vectorize("transformed", "c.inner")
@@ -312,15 +299,10 @@ def result_nest(
     size, step, channels = tiles.inputs, tiles.outputs, shape[2]
     products = placeholder((size, size, *tile_counts, channels), _FLOAT, "products")
 
-    def columns(a: Expr, j: Expr, ty: Expr, tx: Expr, o: Expr) -> Expr:
-        return _chosen(a, tiles.result, lambda i: products[i, j, ty, tx, o])
+    def product(i: Expr, j: Expr, ty: Expr, tx: Expr, o: Expr) -> Expr:
+        return products[i, j, ty, tx, o]
 
-    half = compute((step, size, *tile_counts, channels), columns, "half")
-
-    def rows(a: Expr, b: Expr, ty: Expr, tx: Expr, o: Expr) -> Expr:
-        return _chosen(b, tiles.result, lambda j: half[a, j, ty, tx, o])
-
-    whole = compute((step, step, *tile_counts, channels), rows, "sums")
+    whole = declare_results((*tile_counts, channels), product, tiles, "sums")
 
     def element(y: Expr, x: Expr, o: Expr) -> Expr:
         return epilogue(whole[y % step, x % step, y // step, x // step, o], y, x, o)
@@ -331,8 +313,8 @@ def result_nest(
     s.split("out", "o", _group(channels, width))
     s.reorder("out", "y.outer", "x.outer", "o.outer", "y.inner", "x.inner", "o.inner")
     s.parallel("out", s.fuse("out", "y.outer", "x.outer"))
-    _in_registers(s, "sums", "out", "o.outer", ("a", "b"), "o")
-    _in_registers(s, "half", "out", "o.outer", ("a", "j"), "o")
+    _in_registers(s, "sums", "out", "o.outer", ("i", "j"), "c")
+    _in_registers(s, "sums.half", "out", "o.outer", ("i", "b"), "c")
     s.unroll("out", "y.inner")
     s.unroll("out", "x.inner")
     s.vectorize("out", "o.inner")
@@ -352,29 +334,3 @@ def _in_registers(
 def _group(channels: int, width: int) -> int:
     """Return how many channels are transformed at once: a vector, or what divides them."""
     return next(count for count in range(min(width, channels), 0, -1) if channels % count == 0)
-
-
-def _chosen(row: Expr, matrix: Matrix, element: Element) -> Expr:
-    """Return the product of a row of a matrix, by its number, with elements; loops are unrolled."""
-    choice = _combined(matrix[-1], element)
-    for number, coefficients in reversed(list(enumerate(matrix[:-1]))):
-        choice = select(equal(row, number), _combined(coefficients, element), choice)
-    return choice
-
-
-def _combined(coefficients: tuple[float, ...], element: Element) -> Expr:
-    total: Expr | None = None
-    # Unit coefficients first: they need no product.
-    for position, factor in sorted(enumerate(coefficients), key=lambda pair: abs(pair[1]) != 1):
-        if not factor:
-            continue
-        value = element(constant(position, ScalarType.INDEX))
-        if total is None:
-            total = value if factor == 1 else value * float(factor)
-        elif abs(factor) == 1:
-            total = total + value if factor > 0 else total - value
-        else:
-            weight = constant(float(factor), _FLOAT)
-            total = call(Function.FUSED_MULTIPLY_ADD, value, weight, total)
-    assert total is not None, "no row of a transformation is zero"
-    return total

@@ -21,7 +21,7 @@ from tilewright.cpu_gpu_backends.gpu.lowering import (
     choices_of,
     lower_layer,
 )
-from tilewright.cpu_gpu_backends.gpu.matrix_form import pack_weights
+from tilewright.cpu_gpu_backends.gpu.matrix_form import PackedWeights
 from tilewright.cpu_gpu_backends.gpu.program import DeviceTensor, GpuProgram, Launch
 from tilewright.cpu_gpu_backends.gpu.source import kernel_source
 
@@ -45,6 +45,7 @@ def compile_for_gpu(
     *,
     fuse: bool = True,
     half: bool = False,
+    winograd: bool = True,
     choose: Chooser = default_choice,
     progress: Callable[[str], None] | None = None,
 ) -> GpuProgram:
@@ -59,6 +60,8 @@ def compile_for_gpu(
     half
         Whether real numbers between operators, and weights, lie in memory as float16; sums are
         float32 then, too.
+    winograd
+        Whether convolutions of 3 x 3 may be filtered minimally, which loses some bits.
     choose
         What a tuner has found; by default estimates decide.
     progress
@@ -73,6 +76,7 @@ def compile_for_gpu(
         graph=graph,
         capability=capability,
         choose=choose,
+        winograd=winograd,
         halves=_stored_as_half(graph) if half else frozenset(),
     )
     for name in graph.inputs:
@@ -130,6 +134,7 @@ class _Builder:
     graph: Graph
     capability: Capability
     choose: Chooser
+    winograd: bool
     halves: frozenset[str]
     tensors: dict[str, DeviceTensor] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -153,7 +158,7 @@ class _Builder:
 
     def _lower(self, layer: Layer, name: str) -> LoweredLayer:
         """Lower a layer by its choice, or the next one whose kernels fit the device."""
-        choices = choices_of(layer, self.capability)
+        choices = choices_of(layer, self.capability, winograd=self.winograd)
         chosen = self.choose(layer, choices)
         others = tuple(choice for choice in choices if choice != chosen)
         for choice in (chosen, *others):
@@ -169,9 +174,9 @@ class _Builder:
         self.add_tensor(group.output, group.output)
         (result,) = lowered.kernels.outputs
         places[result.name] = group.output
-        for own, (buffer, extents) in lowered.packed.items():
+        for own, packed in lowered.packed.items():
             name = group.inputs[layer.inputs.index(own)]
-            places[buffer] = self._packed(name, extents)
+            places[packed.buffer] = self._packed(name, packed)
         for temporary in lowered.kernels.temporaries:
             places[temporary.name] = self._temporary(group, temporary)
         self.launches += [
@@ -200,13 +205,13 @@ class _Builder:
         values = self.graph.constants[name]
         return values.astype(np.float16) if name in self.halves else values
 
-    def _packed(self, name: str, extents: tuple[int, ...]) -> str:
-        packed = f"{name} packed {' x '.join(map(str, extents))}"
-        if packed not in self.constants:
-            self.constants[packed] = pack_weights(self._values(name), extents)
-            dtype = ScalarType(str(self.constants[packed].dtype))
-            self.tensors[packed] = DeviceTensor(name=packed, shape=extents, dtype=dtype)
-        return packed
+    def _packed(self, name: str, packed: PackedWeights) -> str:
+        stored = f"{name} {packed.suffix}"
+        if stored not in self.constants:
+            self.constants[stored] = packed.pack(self._values(name))
+            dtype = ScalarType(str(self.constants[stored].dtype))
+            self.tensors[stored] = DeviceTensor(name=stored, shape=packed.extents, dtype=dtype)
+        return stored
 
     def _temporary(self, group: Group, temporary: Tensor) -> str:
         name = f"{group.output} {temporary.name}"

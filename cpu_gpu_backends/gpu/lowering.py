@@ -27,6 +27,7 @@ from tilewright.cpu_gpu_backends.gpu.layers import Layer
 from tilewright.cpu_gpu_backends.gpu.matrix_form import (
     MatrixForm,
     MatrixSizes,
+    PackedWeights,
     declare_matrix_form,
     matrix_sizes,
 )
@@ -39,11 +40,19 @@ from tilewright.cpu_gpu_backends.gpu.row_schedule import (
 )
 from tilewright.cpu_gpu_backends.gpu.tiles import MatrixTile, WarpTile, matrix_tiles, warp_tiles
 from tilewright.cpu_gpu_backends.gpu.warp_schedule import arrange_warps, warp_intrinsics
+from tilewright.cpu_gpu_backends.gpu.winograd import (
+    WinogradTile,
+    arrange_winograd,
+    declare_winograd,
+    saves_time,
+    winograd_tiles,
+)
+from tilewright.cpu_gpu_backends.winograd import Transforms
 
 #: Products with fewer rows are sums that the threads of a block share.
 _FEWEST_ROWS = 4
 
-Choice: TypeAlias = MatrixTile | WarpTile | AttentionTile | RowChoice
+Choice: TypeAlias = MatrixTile | WarpTile | WinogradTile | AttentionTile | RowChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +64,21 @@ class LoweredLayer:
     nest
         The loops that the kernels carry out.
     packed
-        For each constant that the kernels read packed: the name of their buffer and its extents.
+        For each constant that the kernels read packed, how.
     """
 
     nest: LoopNest
     kernels: KernelSet
-    packed: dict[str, tuple[str, tuple[int, ...]]]
+    packed: dict[str, PackedWeights]
 
 
-def choices_of(layer: Layer, capability: Capability) -> tuple[Choice, ...]:
-    """Return the search space of a layer on a device, the default choice first."""
+def choices_of(
+    layer: Layer, capability: Capability, *, winograd: bool = True
+) -> tuple[Choice, ...]:
+    """Return the search space of a layer on a device, the default choice first.
+
+    Without `winograd`, convolutions are sums of products as they are defined.
+    """
     if attention_length(layer.nodes):
         return attention_tiles(_attention_sizes(layer), capability)
     sizes = _product_sizes(layer)
@@ -72,7 +86,9 @@ def choices_of(layer: Layer, capability: Capability) -> tuple[Choice, ...]:
         return ROW_CHOICES
     dtype = layer.stored(layer.anchor.inputs[0])
     warps = warp_tiles(sizes, dtype, capability) if _suits_warps(layer) else ()
-    return (*warps, *matrix_tiles(sizes, dtype, capability))
+    products: tuple[Choice, ...] = (*warps, *matrix_tiles(sizes, dtype, capability))
+    filtered = winograd_tiles(layer, capability) if winograd else ()
+    return (*filtered, *products) if filtered and saves_time(layer) else (*products, *filtered)
 
 
 def _attention_sizes(layer: Layer) -> AttentionSizes:
@@ -110,13 +126,16 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
         if tensor.name in layer.inputs
     }
     inputs = {name: _computed_with(tensor) for name, tensor in stored.items()}
+    packed: dict[str, PackedWeights] = {}
     match choice:
+        case WinogradTile():
+            schedule, packed = _winograd_schedule(layer, inputs, choice)
         case MatrixTile() | WarpTile():
             form = declare_matrix_form(layer, layer.anchor, stored, inputs, choice.padding)
             schedule = _product_schedule(_with_tail(layer, inputs, form.result), form, choice)
             packed = _packed(form)
         case AttentionTile():
-            schedule, packed = _attention_schedule(layer, stored, inputs, choice), {}
+            schedule = _attention_schedule(layer, stored, inputs, choice)
         case RowChoice():
             anchor = layer.anchor
             operands = tuple(inputs[operand] for operand in anchor.inputs)
@@ -124,7 +143,6 @@ def lower_layer(layer: Layer, choice: Choice, capability: Capability, name: str)
             schedule = Schedule(_with_tail(layer, inputs, result))
             inline_stages(schedule)
             arrange_rows(schedule, capability, choice)
-            packed = {}
         case _:
             assert_never(choice)
     nest = lower(schedule)
@@ -142,6 +160,18 @@ def _attention_schedule(
     return schedule
 
 
+def _winograd_schedule(
+    layer: Layer, inputs: dict[str, Tensor], tile: WinogradTile
+) -> tuple[Schedule, dict[str, PackedWeights]]:
+    form = declare_winograd(layer, inputs, tile)
+    schedule = Schedule(_with_tail(layer, inputs, form.result))
+    halves = (f"{tensor.name}.half" for tensor in (form.frequencies, form.sums))
+    kept = (form.pixels, form.frequencies, form.product.left, form.products, form.sums)
+    inline_stages(schedule, keep=(*halves, *(tensor.name for tensor in kept)))
+    arrange_winograd(schedule, form, tile)
+    return schedule, _packed(form.product, tile.transforms)
+
+
 def _product_schedule(result: Tensor, form: MatrixForm, tile: MatrixTile | WarpTile) -> Schedule:
     known = [dot4()] if isinstance(tile, MatrixTile) else warp_intrinsics(form.left.dtype)
     schedule = Schedule(result, intrinsics=known)
@@ -149,7 +179,7 @@ def _product_schedule(result: Tensor, form: MatrixForm, tile: MatrixTile | WarpT
     arrange_sums(schedule, *(one.name for one in (form.rows, form.columns) if one is not None))
     match tile:
         case MatrixTile():
-            arrange_matrix(schedule, form, tile)
+            arrange_matrix(schedule, form, tile, *schedule.state.outputs)
         case WarpTile():
             arrange_warps(schedule, form, tile)
         case _:
@@ -157,8 +187,11 @@ def _product_schedule(result: Tensor, form: MatrixForm, tile: MatrixTile | WarpT
     return schedule
 
 
-def _packed(form: MatrixForm) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {} if form.packed is None else {form.packed: (form.right.name, form.right.shape)}
+def _packed(form: MatrixForm, filtering: Transforms | None = None) -> dict[str, PackedWeights]:
+    if form.packed is None:
+        return {}
+    buffer, extents = form.right.name, form.right.shape
+    return {form.packed: PackedWeights(buffer=buffer, extents=extents, filtering=filtering)}
 
 
 def _with_tail(layer: Layer, inputs: dict[str, Tensor], result: Tensor, after: int = 1) -> Tensor:

@@ -31,6 +31,7 @@ from tilewright.compiler.tensor.operators.broadcasting import broadcast_element
 from tilewright.compiler.tensor.operators.elementwise import INT32, requantized
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.gpu.layers import Layer
+from tilewright.cpu_gpu_backends.winograd import Transforms, transform_weights
 
 Element = Callable[[Expr, Expr, Expr], Expr]
 
@@ -131,7 +132,7 @@ def declare_matrix_form(
         right = placeholder(extents, stored[packed].dtype, f"{packed}.packed")
     else:
         right = _right(layer, node, factors[1], sizes, padding, f"{name}.right")
-    total = _total(left, right, f"{name}.total")
+    total = declare_total(left, right, f"{name}.total")
     rows, columns = _sums(node, factors, layer.tensors[name].shape, sizes)
 
     def product(b: Expr, m: Expr, n: Expr) -> Expr:
@@ -282,15 +283,42 @@ def _right(
     return compute(extents, padded, name)
 
 
-def pack_weights(weights: Array, extents: tuple[int, ...]) -> Array:
-    """Return weights ``[O, ...]`` as ``[1, n, k]``, zeros where extents are rounded up."""
-    packed = np.zeros(extents, weights.dtype)
-    rows = weights.reshape(weights.shape[0], -1)
-    packed[0, : rows.shape[0], : rows.shape[1]] = rows
-    return packed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedWeights:
+    """How a constant lies in the buffer that kernels read.
+
+    Attributes
+    ----------
+    buffer
+        Name of the buffer's tensor.
+    extents
+        Its extents ``[b, n, k]``, zeros where they are rounded up.
+    filtering
+        The matrices that the weights are transformed by, if they are.
+    """
+
+    buffer: str
+    extents: tuple[int, ...]
+    filtering: Transforms | None = None
+
+    @property
+    def suffix(self) -> str:
+        """What is added to the name of a constant that is packed so."""
+        kind = "" if self.filtering is None else f"for tiles of {self.filtering.outputs} "
+        return f"packed {kind}{' x '.join(map(str, self.extents))}"
+
+    def pack(self, weights: Array) -> Array:
+        """Return weights ``[O, ...]`` as they lie in the buffer."""
+        rows = weights.reshape(1, weights.shape[0], -1)
+        if self.filtering is not None:
+            rows = transform_weights(weights, self.filtering)
+        packed = np.zeros(self.extents, weights.dtype)
+        packed[:, : rows.shape[1], : rows.shape[2]] = rows
+        return packed
 
 
-def _total(left: Tensor, right: Tensor, name: str) -> Tensor:
+def declare_total(left: Tensor, right: Tensor, name: str) -> Tensor:
+    """Declare the sums of products of ``[b, m, k]`` and ``[b, n, k]``, or ``[1, n, k]`` for all."""
     dtype = ScalarType.FLOAT32 if left.dtype.is_float else INT32
     k = reduce_axis(left.shape[2], "k")
 

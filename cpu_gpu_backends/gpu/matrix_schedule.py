@@ -32,9 +32,8 @@ def dot4() -> Intrinsic:
     return Intrinsic(name="dot4", pattern=pattern, emitter=Emitter.DOT4.value, overwrites=False)
 
 
-def arrange_matrix(s: Schedule, form: MatrixForm, tile: MatrixTile) -> None:
-    """Schedule the product of `form`; all stages but it and its operands have been inlined."""
-    (out,) = s.state.outputs
+def arrange_matrix(s: Schedule, form: MatrixForm, tile: MatrixTile, out: str) -> None:
+    """Schedule the product of `form`, whose sums stage `out` reads; others have been inlined."""
     total, left = form.total.name, form.left.name
     *leading, rows, columns = output_loops(s, out, form)
     m, mt = s.split(out, rows, tile.block_m, names=("m.block", "m.rest"))
