@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cpu_networks
+import numpy as np
 import onnx
 
 from tilewright.compiler.graph import Graph, Node, Tensor
@@ -24,7 +25,10 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 
 def gemm_graph(size: int, kind: str) -> Graph:
-    """Return the product of two square matrices, both computed while the network runs."""
+    """Return the product of two square matrices.
+
+    Those of kind ``fp16`` are constants, as inputs of a network are float32 in memory.
+    """
     dtype = DataType.INT8 if kind == "int8" else DataType.FLOAT32
     product: MatMul | FloatMatMul = FloatMatMul()
     if kind == "int8":
@@ -32,9 +36,13 @@ def gemm_graph(size: int, kind: str) -> Graph:
                          zero_point=0, low=-128, high=127)  # fmt: skip
     tensors = {name: Tensor(name=name, shape=(size, size), dtype=dtype) for name in "abc"}
     node = Node(name="product", op=product, inputs=("a", "b"), outputs=("c",))
+    constants = {}
+    if kind == "fp16":
+        rng = np.random.default_rng(0)
+        constants = {name: rng.standard_normal((size, size), np.float32) for name in "ab"}
     return Graph(
-        name=f"gemm-{size}", tensors=tensors, nodes=(node,), inputs=("a", "b"), outputs=("c",),
-        constants={},
+        name=f"gemm-{size}", tensors=tensors, nodes=(node,),
+        inputs=() if constants else ("a", "b"), outputs=("c",), constants=constants,
     )  # fmt: skip
 
 

@@ -78,20 +78,14 @@ def declare_attention(
         with.
     """
     nodes = layer.nodes[: attention_length(layer.nodes)]
-    first, (softmax, last) = nodes[0], nodes[-2:]
-    assert isinstance(softmax.op, FloatSoftmax), "what stands between two products"
+    first, last = nodes[0], nodes[-1]
     name = last.outputs[0]
     value = _copy(stored[last.inputs[1]], f"{name}.value")
-    query, key = (_copy(stored[one], f"{name}.{part}")
-                  for one, part in zip(first.inputs, ("query", "key"), strict=True))  # fmt: skip
+    query = _copy(stored[first.inputs[0]], f"{name}.query")
+    key = _copy(stored[first.inputs[1]], f"{name}.key")
     products = declare_operator(first.op, (query, key), f"{name}.products")
-    known = {**inputs, first.outputs[0]: products}
-    for node in nodes[1:-2]:
-        operands = tuple(known[operand] for operand in node.inputs)
-        known[node.outputs[0]] = declare_operator(node.op, operands, node.outputs[0])
-    source, beta = known[softmax.inputs[0]], softmax.op.beta
-    shape = source.shape
-    scores = compute(shape, lambda *at: source[at] * beta, f"{name}.scores")
+    scores = _scores(nodes, {**inputs, first.outputs[0]: products}, f"{name}.scores")
+    shape = scores.shape
     k = reduce_axis(shape[-1], "k")
     peak = compute(shape[:-1], lambda *at: reduce_max(scores.at(*at, k.var), k), f"{name}.peak")
 
@@ -113,6 +107,17 @@ def declare_attention(
         result=result, query=query, key=key, value=value, products=products, scores=scores,
         peak=peak, weights=weights, total=total, weighted=weighted,
     )  # fmt: skip
+
+
+def _scores(nodes: Sequence[Node], known: dict[str, Tensor], name: str) -> Tensor:
+    """Declare what the softmax is taken of, the first of `nodes` being among the `known`."""
+    softmax = nodes[-2]
+    assert isinstance(softmax.op, FloatSoftmax), "what stands between two products"
+    for node in nodes[1:-2]:
+        operands = tuple(known[operand] for operand in node.inputs)
+        known[node.outputs[0]] = declare_operator(node.op, operands, node.outputs[0])
+    source, beta = known[softmax.inputs[0]], softmax.op.beta
+    return compute(source.shape, lambda *at: source[at] * beta, name)
 
 
 def _copy(tensor: Tensor, name: str) -> Tensor:

@@ -92,7 +92,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """Copies to shared memory in `body` may arrive later, at the second `Arrive` after it."""
+    """Copies to shared memory in `body` may arrive later: at the `Arrive` behind the next fetch."""
 
     body: "KernelStatement"
 
