@@ -16,11 +16,8 @@ from tilewright.cpu_gpu_backends.cpu.plans import (
     WinogradPlan,
 )
 from tilewright.cpu_gpu_backends.cpu.tiles import COLUMN_STEP, lanes, tile_rows
-from tilewright.cpu_gpu_backends.cpu.winograd_tiles import (
-    LARGE_TILES,
-    SMALL_TILES,
-    winograd_transforms,
-)
+from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_transforms
+from tilewright.cpu_gpu_backends.winograd import LARGE_TILES, SMALL_TILES
 
 #: Vectors of a panel.
 _PANEL_VECTORS = (2, 3, 4, 1, 6, 8)
