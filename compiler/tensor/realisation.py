@@ -12,7 +12,7 @@ from tilewright.compiler.tensor.regions import Span, clamp, span_of, union
 from tilewright.compiler.tensor.relations import size_loops, undo_relations
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.simplify import prove, simplify
-from tilewright.compiler.tensor.stages import Stage, State
+from tilewright.compiler.tensor.stages import Alignment, Stage, State
 from tilewright.compiler.tensor.statements import LoopKind
 from tilewright.compiler.tensor.traversal import substitute, transform
 
@@ -229,9 +229,20 @@ def _storage(stage: Stage, extents: tuple[int, ...]) -> Tensor:
         for extent in shape[alignment.axis + 2 :]:
             stride *= extent
         row = alignment.axis + 1
-        while (shape[row] * stride - alignment.offset) % alignment.factor:
-            shape[row] += 1
+        shape[row] = _aligned(stage, shape[row], stride, alignment)
     return replace(stage.tensor, shape=tuple(shape), definition=None)
+
+
+def _aligned(stage: Stage, extent: int, stride: int, alignment: Alignment) -> int:
+    """Return the least extent from `extent` on whose rows have the stride asked for."""
+    # Remainders repeat after `factor` extents at the latest.
+    for candidate in range(extent, extent + alignment.factor):
+        if (candidate * stride - alignment.offset) % alignment.factor == 0:
+            return candidate
+    raise ScheduleError(
+        f"storage_align of stage {stage.name!r}: no multiple of {stride} is {alignment.offset} "
+        f"modulo {alignment.factor}"
+    )
 
 
 def redirect(expr: Expr, placed: Mapping[str, Realisation], ranges: Ranges) -> Expr:

@@ -34,7 +34,8 @@ def check_every_pass(draw: st.DrawFn, tensor: Tensor) -> None:
     try:
         passes = lowering_stages(schedule)
     except ScheduleError as error:
-        assume(" binds " not in str(error))  # threads do not suit, which only lowering can see
+        # Threads or strides do not suit, which only lowering can see.
+        assume(" binds " not in str(error) and "storage_align" not in str(error))
         raise
     expected = reference(tensor, inputs)
     for name, nest in passes:

@@ -391,6 +391,21 @@ def test_storage_is_padded_to_the_stride() -> None:
     assert "allocate x.inp: int32[3, 8] in inp" in format_nest(lower(schedule))
 
 
+def test_a_stride_that_no_row_has_is_refused() -> None:
+    """Of an outer axis, strides are multiples of the rows further in: here of 4."""
+    x = placeholder((2, 3, 4), INT32, "x")
+    y = compute((2, 3, 4), lambda i, j, k: x[i, j, k] + 1, "y")
+    schedule = Schedule(y)
+    schedule.cache_read("x", "inp")
+    schedule.storage_align("x.inp", "i0", 8, 4)
+    assert "allocate x.inp: int32[2, 3, 4] in inp" in format_nest(lower(schedule))
+    schedule.storage_align("x.inp", "i0", 8, 3)
+    with pytest.raises(ScheduleError) as caught:
+        lower(schedule)
+    message = "storage_align of stage 'x.inp': no multiple of 4 is 3 modulo 8"
+    assert str(caught.value) == message
+
+
 def test_traces_cover_every_primitive() -> None:
     schedule = gpu_matmul()
     schedule.storage_align("A.shared", "i0", 4)
