@@ -134,7 +134,7 @@ class GpuTuning:
         return machine_digest(self.device.capability)
 
     def spaces(self) -> list[Space]:
-        """Return the layers of the graph that have several schedules, equal ones once."""
+        """Return the layers of the graph, equal ones once."""
         capability = self.device.capability
         return [
             GpuSpace(layer=layer, capability=capability, name=name)
