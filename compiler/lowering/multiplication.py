@@ -102,17 +102,16 @@ def _factors(
             temporaries=((tensor, shape),),
             constants=((tensor, pairs),),
         )
-    own = -(-operand.shape.channels // layout) * layout
-    halves = replace(operand.shape, channels=_PAIR * own)
+    halves = replace(operand.shape, width=_PAIR * operand.shape.width)
     kernels = [
-        _half(operand, number, zero_point, (f"{name}#byte{number}", f"{result}#bytes"), own, layout)
+        _half(operand, number, zero_point, (f"{name}#byte{number}", f"{result}#bytes"))
         for number in range(_PAIR)
     ]
     pairing = MatrixKernel(
         name=f"{name}#pairs",
         source=f"{result}#bytes",
         output=tensor,
-        window=Window(),
+        window=Window(kernel=(1, _PAIR), dilation=(1, operand.shape.width)),
         weights=_pairing(operand.shape.channels, channels, layout),
         groups=1,
         scale=unit_scale(np.zeros(_PAIR * padded, dtype=np.int64)),
@@ -131,10 +130,8 @@ def _half(
     number: int,
     zero_point: int,
     names: tuple[str, str],
-    channels: int,
-    layout: int,
 ) -> Kernel:
-    """Look up one byte of each factor; bytes lie behind each other in whole blocks."""
+    """Look up one byte of each factor; the upper ones lie right of the lower ones in a row."""
     shape, (name, result) = operand.shape, names
     factors = np.arange(-128, 128) - zero_point
     return LaneKernel(
@@ -147,7 +144,7 @@ def _half(
         rows=shape.height,
         columns=shape.width,
         channels=shape.channels,
-        target=(number * channels // layout, 0, 0),
+        target=(0, 0, number * shape.width),
     )
 
 
@@ -157,20 +154,19 @@ def _bytes(factors: IntArray) -> Int8Array:
 
 
 def _pairing(inputs: int, outputs: int, layout: int) -> IntArray:
-    """Return weights that bring bytes side by side, ``[phase and output, 1, 1, input]``.
+    """Return weights that bring bytes side by side, ``[phase and output, 1, byte, input]``.
 
     One input channel serves all output channels.
     """
-    behind = -(-inputs // layout) * layout
     blocks = -(-outputs // layout)
-    weights = np.zeros((_PAIR, blocks * layout, 1, 1, _PAIR * behind), dtype=np.int8)
+    weights = np.zeros((_PAIR, blocks * layout, 1, _PAIR, inputs), dtype=np.int8)
     for channel in range(outputs):
         block, lane = divmod(channel, layout)
         source = channel if inputs > 1 else 0
         for number in range(_PAIR):
             phase, place = divmod(_PAIR * lane + number, layout)
-            weights[phase, block * layout + place, 0, 0, source + number * behind] = 1
-    return weights.reshape(-1, 1, 1, _PAIR * behind)
+            weights[phase, block * layout + place, 0, number, source] = 1
+    return weights.reshape(-1, 1, _PAIR, inputs)
 
 
 def _constant_pairs(
