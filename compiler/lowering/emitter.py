@@ -196,6 +196,12 @@ class Emitter:
             memory=Memory.ACC, begin=self._bank * self.config.acc_bank_entries, entries=entries
         )
 
+    def take_behind(self, span: Span, entries: int) -> Span:
+        """Return the entries of `acc` behind others of the same bank."""
+        end = (span.begin // self.config.acc_bank_entries + 1) * self.config.acc_bank_entries
+        assert span.end + entries <= end, "accumulators that are read together fit a bank"
+        return Span(memory=Memory.ACC, begin=span.end, entries=entries)
+
     def take_out(self, entries: int) -> Span:
         """Return free entries of `out`."""
         return self._rings[Memory.OUT].allocate(object(), entries)

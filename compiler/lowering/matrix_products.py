@@ -5,6 +5,9 @@ multiplies bytes as they are; what zero points make of that comes from further t
 which one of the operands is a constant:
 
     (a - z) @ (b - y) = a @ b + (-z) @ b + a @ (-y) + k * z * y
+
+The second of them is the same for all rows of a: where it is long, it is summed once for a tile,
+and the vector engine adds it.
 """
 
 import math
@@ -39,6 +42,7 @@ from tilewright.compiler.tensor.accelerator import (
     constant_load,
     instruction_set,
     scope_of,
+    shared_sum,
 )
 from tilewright.compiler.tensor.build import cast, constant, reduce_sum
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
@@ -54,6 +58,11 @@ _INP, _WGT, _ACC, _OUT, _PRM = map(
 )
 
 
+#: What an instruction of the vector engine costs beside its steps. Adding sums that all rows share
+#: takes one for each row, multiplying them takes their products again.
+_INSTRUCTION_CYCLES = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
     """Everything about a product of matrices but its numbers.
@@ -66,24 +75,31 @@ class MatrixProduct:
     #: Groups and rows of the second matrix: those of the output, or 1 for the same in all.
     weights: tuple[int, int]
     terms: int
+    #: How often the sums of weights times a constant, the same for all rows of a matrix, are added.
+    shared: int
     #: The first matrix has only the blocks on its diagonal, all as the source says.
     diagonal: bool
 
 
 def matrix_product(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
-    """Declare a product of matrices: stages ``acc`` and ``y``.
+    """Declare a product of matrices: stages ``acc``, ``same`` where sums are shared, and ``y``.
 
     Inputs are ``x[term, ...]``, an activation tensor for each term, the weights ``w[term, group,
-    row, block, part, block of x, part of x, lane, lane of x]`` and ``prm[1, lane, field]``.
+    row, block, part, block of x, part of x, lane, lane of x]`` and ``prm[1, lane, field]``; for
+    shared sums ``fill``, one pixel of an activation tensor, and ``v`` like ``w``.
     """
     output = shape.output.shape(config, config.block_out)
     total = _products(shape, config)
+    same = _shared_sums(shape, config) if shape.shared else None
     prm = placeholder((1, config.block_out, 3), INT32, "prm")
 
     def result(
         group: Expr, block: Expr, row: Expr, column: Expr, part: Expr, image: Expr, lane: Expr
     ) -> Expr:
-        value = total[group, block, row, column, part, image, lane]
+        value: Expr = total[group, row, column, block, part, image, lane]
+        if same is not None:
+            for _ in range(shape.shared):
+                value = value + same[group, row, block, part, image, lane]
         return scaled(value, prm, (constant(0, INDEX), lane))
 
     return compute(output, result, "y")
@@ -105,8 +121,9 @@ def _products(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
     x_steps = (int(source[0] > 1), int(source[2] > 1))
     w_steps = tuple(int(extent > 1) for extent in shape.weights)
 
+    # Blocks behind positions, as in the shared sums: so both advance evenly from block to block.
     def product(
-        group: Expr, block: Expr, row: Expr, column: Expr, part: Expr, image: Expr, lane: Expr
+        group: Expr, row: Expr, column: Expr, block: Expr, part: Expr, image: Expr, lane: Expr
     ) -> Expr:
         x_block: Expr = from_block.var
         w_block, at = x_block, column
@@ -119,7 +136,30 @@ def _products(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
         terms = cast(value, INT32) * cast(weight, INT32)
         return reduce_sum(terms, term, *summed, from_part, channel)
 
-    return compute(output, product, "acc")
+    groups, out_blocks, rows, columns, *rest = output
+    return compute((groups, rows, columns, out_blocks, *rest), product, "acc")
+
+
+def _shared_sums(shape: MatrixProduct, config: AcceleratorConfig) -> Tensor:
+    """Declare the product of a constant row with the weights."""
+    source = shape.source.shape(config, config.block_in)
+    groups, blocks, rows, _, parts, *entry = shape.output.shape(config, config.block_out)
+    names = ("from_block", "from_part", "channel")
+    axes = tuple(map(reduce_axis, (source[1], source[4], config.block_in), names))
+    from_block, from_part, channel = (axis.var for axis in axes)
+    fill = placeholder((1, source[1], 1, 1, *source[4:]), INT8, "fill")
+    tiles = (blocks, parts, source[1], source[4], config.block_out, config.block_in)
+    v = placeholder((1, *shape.weights, *tiles), INT8, "v")
+    steps = tuple(int(extent > 1) for extent in shape.weights)
+    zero = constant(0, INDEX)
+
+    def product(group: Expr, row: Expr, block: Expr, part: Expr, image: Expr, lane: Expr) -> Expr:
+        value = fill[zero, from_block, zero, zero, from_part, image, channel]
+        stack = (zero, group * steps[0], row * steps[1])
+        weight = v.at(*stack, block, part, from_block, from_part, lane, channel)
+        return reduce_sum(cast(value, INT32) * cast(weight, INT32), *axes)
+
+    return compute((groups, rows, blocks, parts, *entry), product, "same")
 
 
 def schedule_matrix_product(
@@ -151,9 +191,28 @@ def schedule_matrix_product(
     s.tensorize(inp, "i0", constant_load(Memory.INP, 6))
     s.tensorize(wgt, "i0", constant_load(Memory.WGT, 7))
     s.tensorize("acc", "image", "gemm")
-    s.tensorize(out, "image", "requantise_acc")
+    if shape.shared:
+        _schedule_shared(s, tile, tiling)
+    s.tensorize(out, "image", shared_sum(shape.shared) if shape.shared else "requantise_acc")
     s.tensorize("y", "block.inner", "store")
     return s
+
+
+def _schedule_shared(s: Schedule, tile: str, tiling: MatrixTiling) -> None:
+    s.set_scope("same", _ACC)
+    fill, weights = s.cache_read("fill", _INP), s.cache_read("v", _WGT)
+    s.compute_at("same", "y", tile)
+    s.split("same", "from_block", tiling.in_blocks)
+    taps = ("from_block.inner", "from_part")
+    within = ("part", "block", "row", *taps, "image", "lane", "channel")
+    s.reorder("same", "from_block.outer", *within)
+    for tap in taps:
+        s.unroll("same", tap)
+    for stage in (fill, weights):
+        s.compute_at(stage, "same", "from_block.outer")
+    s.tensorize(fill, "i0", constant_load(Memory.INP, 5))
+    s.tensorize(weights, "i0", constant_load(Memory.WGT, 7))
+    s.tensorize("same", "image", "gemm")
 
 
 class MatrixProductSchedule:
@@ -172,13 +231,16 @@ class MatrixProductSchedule:
         self.config = config
         self._source, self._output = tensors[kernel.source], tensors[kernel.output]
         weights = tensors[kernel.weights]
-        self._row_terms = corrections_of(kernel.source_zero_point)
+        rows, self._row_value = corrections_of(kernel.source_zero_point)
         self._column_terms = corrections_of(kernel.weights_zero_point)
+        shared = rows if rows * self._products_per_row > _INSTRUCTION_CYCLES else 0
+        self._row_terms = rows - shared
         self._product = MatrixProduct(
             source=Plane.of(self._source),
             output=Plane.of(self._output),
             weights=(weights.groups, weights.shape.height),
-            terms=1 + self._row_terms[0] + self._column_terms[0],
+            terms=1 + self._row_terms + self._column_terms[0],
+            shared=shared,
             diagonal=kernel.diagonal,
         )
         self._tiling = self._diagonal_tiling() if kernel.diagonal else self._chosen_tiling()
@@ -197,6 +259,13 @@ class MatrixProductSchedule:
         blocks = -(-shape.channels // config.block_out)
         reduction = -(-self._source.shape.channels // config.block_in)
         return self._output.groups * shape.height * shape.width * blocks * reduction
+
+    @property
+    def _products_per_row(self) -> int:
+        """Products of the array for one row of the first matrix."""
+        parts = self.config.layout_block // self.config.block_out
+        inputs = self.config.layout_block // self.config.block_in
+        return self._output.blocks * parts * self._source.blocks * inputs
 
     @property
     def resident_weights(self) -> int:
@@ -221,13 +290,15 @@ class MatrixProductSchedule:
             DramView(name=name, tensor=tensors[name])
             for name in (self.kernel.source, self.kernel.weights, self.kernel.output)
         )
-        rows, row_value = self._row_terms
+        rows, fill = self._row_terms, Fill(value=self._row_value)
         columns, column_value = self._column_terms
         tiles = WeightTiles(view=w, config=self.config)
         constants = self._constant_weights(column_value)
         return {
-            "x": Terms(terms=(x, *(Fill(value=row_value),) * rows, *(x,) * columns)),
+            "x": Terms(terms=(x, *(fill,) * rows, *(x,) * columns)),
             "w": WeightTerms(terms=(*(tiles,) * (1 + rows), *(constants,) * columns)),
+            "fill": fill,
+            "v": WeightTerms(terms=(tiles,)),
             "prm": scales_of_all([self.kernel.scale], self.config),
             "y": y,
         }
@@ -279,7 +350,9 @@ class MatrixProductSchedule:
         )
 
     def _chosen_tiling(self) -> MatrixTiling:
-        """Return the best tiling of one matrix of the stack."""
+        """Return the best tiling of one matrix of the stack, with shared sums the best of those
+        with the most blocks of outputs, which one instruction adds them to.
+        """
         config = self.config
         source, output = (
             replace(tensor, shape=replace(tensor.shape, images=1, height=1))
@@ -296,7 +369,14 @@ class MatrixProductSchedule:
             residual=False,
             streamed=False,
         )
-        return legal_tilings(shape, config)[0]
+        found = legal_tilings(shape, config)
+        if not self._product.shared:
+            return found[0]
+        parts = config.layout_block // config.block_out
+        for tiling in sorted(found, key=lambda one: -one.out_blocks):
+            if (tiling.columns + 1) * tiling.out_blocks * parts <= config.acc_bank_entries:
+                return tiling
+        raise CompileError(misfit([("acc", 4 * parts, config.acc_entries)]))
 
 
 @lru_cache(maxsize=NESTS_KEPT)

@@ -36,7 +36,7 @@ from tilewright.compiler.lowering.steps import RowRange, TileStep
 from tilewright.compiler.lowering.tables import Indices
 from tilewright.compiler.lowering.transfer_code import emit_store, evaluate_load, stored_tile
 from tilewright.compiler.lowering.vector_code import emit_vector
-from tilewright.compiler.tensor.accelerator import memory_of
+from tilewright.compiler.tensor.accelerator import memory_of, scope_of
 from tilewright.compiler.tensor.statements import LoopNest
 from tilewright.isa.errors import CompileError
 from tilewright.isa.memories import Engine, Memory
@@ -77,6 +77,8 @@ class NestCode:
         #: Axes of tensors in scratchpads of which each operation takes one index: there is a
         #: buffer for each index, as virtual threads have storage of their own.
         self.apart = _axes_apart(self.operations)
+        #: Accumulators that lie behind others in their bank, because one operation reads both.
+        self.behind = _accumulators_behind(self.root, self.operations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,10 +267,22 @@ class NestTiles:
         if memory is Memory.OUT:
             span = emitter.take_out(entries)
         else:
-            span = self._in_place(operation, indices, sizes) or emitter.take_bank(entries)
+            span = (
+                self._in_place(operation, indices, sizes)
+                or self._behind(tensor.name, entries, emitter)
+                or emitter.take_bank(entries)
+            )
         result = Placed(span=span, sizes=sizes, origins=key.origins(rank))
         self._buffers[key] = result
         return result
+
+    def _behind(self, name: str, entries: int, emitter: Emitter) -> Span | None:
+        """Return the entries of `acc` behind the accumulators that are read together with these."""
+        first = self._code.behind.get(name)
+        for key, buffer in self._buffers.items():
+            if key.name == first and isinstance(buffer, Placed):
+                return emitter.take_behind(buffer.span, entries)
+        return None
 
     def _key(self, access: Access, indices: Indices) -> "_Key":
         """Tell which buffer of a tensor an access is to."""
@@ -311,6 +325,38 @@ class _Key:
         """Return the first index along each of `rank` axes."""
         given = dict(zip(self.axes, self.at, strict=True))
         return tuple(given.get(axis, 0) for axis in range(rank))
+
+
+def _scopes(node: Node) -> Iterator[str]:
+    """Iterate over the tensors in scratchpads, in the order in which they begin to exist."""
+    match node:
+        case Scope():
+            yield node.tensor.name
+            yield from _scopes(node.body)
+        case TileLoop() | Condition():
+            yield from _scopes(node.body)
+        case Parts():
+            for part in node.nodes:
+                yield from _scopes(part)
+        case Operation():
+            return
+        case _:
+            assert_never(node)
+
+
+def _accumulators_behind(root: Node, operations: Iterable[Operation]) -> dict[str, str]:
+    order = list(_scopes(root))
+    found: dict[str, str] = {}
+    for operation in operations:
+        names = {
+            access.tensor.name
+            for name, access in operation.operands.items()
+            if name in ("value", "other") and access.tensor.scope == scope_of(Memory.ACC)
+        }
+        if len(names) > 1:
+            first, second = sorted(names, key=order.index)
+            found[second] = first
+    return found
 
 
 def _axes_apart(operations: Iterable[Operation]) -> dict[str, tuple[int, ...]]:

@@ -51,11 +51,16 @@ class Area:
 
 
 def even_areas(
-    accesses: Iterable[Access], loops: Sequence[InnerLoop], indices: Indices
+    accesses: Iterable[Access],
+    loops: Sequence[InnerLoop],
+    indices: Indices,
+    single: Iterable[str] = (),
 ) -> list[Area]:
-    """Cut the iterations of `loops` so that in each part all operands advance evenly."""
+    """Cut the iterations of `loops` so that in each part all operands advance evenly, those of
+    the loops named by `single` one by one.
+    """
     counts = {loop.name: loop.count(indices) for loop in loops}
-    cuts: dict[str, set[int]] = {}
+    cuts: dict[str, set[int]] = {name: set(range(counts[name])) for name in single}
     for access in accesses:
         for base in access.bases:
             for name in base.names:

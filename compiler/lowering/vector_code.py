@@ -64,7 +64,9 @@ def emit_vector(
     looped = tuple(loop for loop in reduce_loops if not loop.unrolled)
     operands = operation.operands
     spans = tuple(place.span for place in inputs.values())
-    for area in even_areas((*operands.values(), operation.output), operation.loops, indices):
+    single = _uneven(operation, inputs, indices)
+    accesses = (*operands.values(), operation.output)
+    for area in even_areas(accesses, operation.loops, indices, single):
         at = {**indices, **area.first}
         found = {name: locate(access, inputs[name], at) for name, access in operands.items()}
         own = _Operands(
@@ -73,13 +75,31 @@ def emit_vector(
             coef=found.get("coef", _NOTHING),
             prm=found.get("prm", _NOTHING),
         )
-        steps = _micro_ops(own, operation, found, inputs, indices, config)
+        steps = _micro_ops(own, operation, found, inputs, area, indices, config)
         uops, first = emitter.load_uops(VectorUop, steps), _offsets(own, area)
         for added, inner in instructions(_levels(own, operation.loops, looped, area, indices)):
             dst, src, coef, prm = map(sum, zip(first, added or _NOWHERE, strict=True))
             part = replace(vector, uop_begin=uops.begin, uop_count=uops.entries, dst=dst, src=src)
             part = replace(part, coef=coef, prm=prm, loops=_loops(inner))
             emitter.vector(part, reads=(*spans, uops), write=output.span)
+
+
+def _uneven(
+    operation: Operation, inputs: Mapping[str, Placed], indices: Indices
+) -> tuple[str, ...]:
+    """Name the loops in which the operands of a run advance differently: an instruction has one
+    step for both.
+    """
+    if "other" not in operation.operands:
+        return ()
+    value, other = (
+        locate(operation.operands[name], inputs[name], indices) for name in ("value", "other")
+    )
+    return tuple(
+        loop.name
+        for loop in operation.loops
+        if value.step(loop.name) != other.step(loop.name) and loop.count(indices) > 1
+    )
 
 
 def _vector(
@@ -154,6 +174,7 @@ def _micro_ops(
     operation: Operation,
     found: Mapping[str, Operand],
     inputs: Mapping[str, Placed],
+    area: Area,
     indices: Indices,
     config: AcceleratorConfig,
 ) -> list[tuple[int, int, int]]:
@@ -162,11 +183,10 @@ def _micro_ops(
     assert isinstance(intrinsic, VectorIntrinsic), "the caller tells engines apart"
     if "other" in found:
         other = _source(found["other"], inputs["other"], config)
-        if any(other.step(loop.name) != own.src.step(loop.name) for loop in operation.loops):
-            raise CompileError(
-                "the two operands of an addition must lie in tiles of the same extents"
-            )
-        distance = (other.entry - own.src.entry) % (1 << config.operand_bits)
+        ahead = sum(
+            first * (other.step(name) - own.src.step(name)) for name, first in area.first.items()
+        )
+        distance = (other.entry - own.src.entry + ahead) % (1 << config.operand_bits)
         places = {"value": 0, "other": distance}
         return [(0, places[name], coef) for name, coef in intrinsic.terms]
     unrolled = [loop for loop in operation.run.loops if loop.unrolled] if operation.run else []

@@ -36,7 +36,7 @@ INT32, INT64 = ScalarType.INT32, ScalarType.INT64
 _LONGEST = (1 << EXTENT_BITS) - 1
 #: Axes in front of those of an entry: of a tile of activations; of a constant, at most.
 _TILE_AXES, _CONSTANT_AXES = 4, 9
-#: Most steps that take off the zero point of a factor.
+#: Most steps that take off a zero point.
 _CORRECTIONS = 2
 
 
@@ -92,6 +92,7 @@ def instruction_set(config: AcceleratorConfig) -> tuple[Intrinsic, ...]:
         *_combinations(config),
         *_results(config),
         *(_product(corrections, config) for corrections in range(_CORRECTIONS + 1)),
+        *(_shared_sum(times, config) for times in range(1, _CORRECTIONS + 1)),
     )
 
 
@@ -324,6 +325,31 @@ def _results(config: AcceleratorConfig) -> tuple[Intrinsic, ...]:
 def product_result(corrections: int) -> str:
     """Name the product of two operands with `corrections` steps that take off a zero point."""
     return f"requantise_product_{corrections}"
+
+
+def shared_sum(times: int) -> str:
+    """Name the end of a sum of one accumulator and `times` another one."""
+    return f"requantise_acc_acc_{times}"
+
+
+def _shared_sum(times: int, config: AcceleratorConfig) -> Intrinsic:
+    acc, other = _value("value", Memory.ACC, config), _value("other", Memory.ACC, config)
+    finish = next(done for name, _, done in _finishes(config) if name == "requantise")
+
+    def element(b: Expr, lane: Expr) -> Expr:
+        total: Expr = acc[b, lane]
+        for _ in range(times):
+            total = total + other[b, lane]
+        return finish(total, lane)
+
+    entry = (config.batch, config.block_out)
+    return VectorIntrinsic(
+        name=shared_sum(times),
+        pattern=compute(entry, element, "result", scope=scope_of(Memory.OUT)),
+        emitter=shared_sum(times),
+        operation=VectorOperation.SUM,
+        terms=(("value", 0), *(("other", 0),) * times),
+    )
 
 
 def _product(corrections: int, config: AcceleratorConfig) -> Intrinsic:
