@@ -168,7 +168,7 @@ def shape_bound(graph: Graph, config: AcceleratorConfig) -> int:
 
 
 def simulate_candidate(graphs: Sequence[Graph], candidate: Candidate) -> Point | None:
-    """Compile for a configuration and count cycles; None where a network does not fit it."""
+    """Compile for a configuration and count cycles; None where nothing of a network fits it."""
     choices = tuned_choices(Tuning.CACHED, candidate.config)
     cycles = []
     for graph in graphs:
@@ -177,6 +177,8 @@ def simulate_candidate(graphs: Sequence[Graph], candidate: Candidate) -> Point |
         except CompileError:
             return None
         programs = [step.program for step in compiled.steps if isinstance(step, AcceleratorStep)]
+        if not programs:
+            return None
         cycles.append(sum(map(simulated_cycles, programs)))
     return Point(candidate=candidate, cycles=tuple(cycles))
 

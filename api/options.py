@@ -172,6 +172,21 @@ def load_networks(names: Sequence[str], terminal: Terminal) -> list[Graph]:
     return graphs
 
 
+def check_quantised(graphs: Sequence[Graph]) -> None:
+    """Refuse networks in floating point: they take no cycles of the accelerator."""
+    for graph in graphs:
+        if not _is_quantised(graph):
+            raise InputError(
+                f"network {graph.name!r} is in floating point: nothing of it runs on the"
+                " accelerator",
+                hint="tilewright quantize makes an int8 network of it",
+            )
+
+
+def _is_quantised(graph: Graph) -> bool:
+    return any(tensor.dtype in QUANTISED for tensor in graph.tensors.values())
+
+
 def add_networks(parser: argparse.ArgumentParser) -> None:
     """Add ``MODEL ...``, of which cycles are asked, not results."""
     parser.add_argument(
@@ -211,8 +226,7 @@ def load_program_file(arguments: argparse.Namespace) -> Program:
 
 def _accelerator_notes(model: Model, config: AcceleratorConfig) -> tuple[str, ...]:
     """Say where a network leaves the accelerator, or rows of its entries, without work."""
-    tensors = model.graph.tensors.values()
-    if not any(tensor.dtype in QUANTISED for tensor in tensors):
+    if not _is_quantised(model.graph):
         why = "the network is in floating point, so the host computes it"
         return (f"{why}; tilewright quantize makes an int8 network of it",)
     images = max((tensor.shape[0] for tensor in model.inputs if tensor.shape), default=1)

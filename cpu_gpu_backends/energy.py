@@ -11,6 +11,9 @@ Meter: TypeAlias = Callable[[], float]
 
 #: Where Linux shows the counters of RAPL (Linux, Documentation/power/powercap).
 POWERCAP = Path("/sys/class/powercap")
+#: What the names of processor packages begin with: other domains are parts of one, or, as the
+#: platform of a laptop, more than one.
+_PACKAGE = "package-"
 #: How long energy is counted: counters move in steps, those of NVML about ten times a second.
 _COUNTED_SECONDS = 0.5
 
@@ -41,7 +44,8 @@ def processor_meter(folder: Path = POWERCAP) -> Meter | None:
                 size=int((path / "max_energy_range_uj").read_text()),
                 last=int((path / "energy_uj").read_text()),
             )
-            for path in sorted(folder.glob("intel-rapl:?"))
+            for path in sorted(folder.glob("intel-rapl:*"))
+            if (path / "name").read_text().startswith(_PACKAGE)
         ]
     except (OSError, ValueError):
         return None

@@ -19,6 +19,7 @@ from tilewright.options import (
     add_config,
     add_networks,
     check_outputs,
+    check_quantised,
     chosen_config,
     load_networks,
     positive_number,
@@ -121,6 +122,7 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     grid = _grid(arguments.grid) or dict(DEFAULT_GRID)
     base = chosen_config(arguments)
     graphs = load_networks(arguments.models, terminal)
+    check_quantised(graphs)
     with terminal.stage(f"exploring for {part.name}") as advance, showing_warnings(terminal):
 
         def show(done: int, total: int, point: "Point | None") -> None:

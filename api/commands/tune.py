@@ -23,6 +23,7 @@ from tilewright.options import (
     add_networks,
     add_threads,
     check_outputs,
+    check_quantised,
     chosen_config,
     load_networks,
     natural_number,
@@ -95,6 +96,8 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     device = Device(arguments.device)
     if device is not Device.SIM and (arguments.config or arguments.changes):
         raise InputError(f"--config and --set describe the accelerator, not device {device.value}")
+    if arguments.half and device not in (Device.OPENCL, Device.CUDA):
+        raise InputError(f"--half is for devices opencl and cuda, not {device.value}")
     graphs = load_networks(arguments.models, terminal)
     path = arguments.cache or user_cache_path()
     files = (*(() if arguments.fresh else (SHIPPED,)), path)
@@ -113,6 +116,7 @@ def _tune_accelerator(
     terminal: Terminal,
 ) -> dict[str, Any]:
     config = chosen_config(arguments)
+    check_quantised(graphs)
     with showing_warnings(terminal):
         cache = TuningCache(*files)
     records: list[dict[str, Any]] = []
@@ -235,7 +239,7 @@ def _showing(
 
 
 def _simulated_row(name: str, result: TuningResult, seconds: float) -> tuple[str, ...]:
-    saved = 1 - result.tuned_cycles / result.untuned_cycles
+    saved = 1 - result.tuned_cycles / max(1, result.untuned_cycles)
     return (
         name,
         f"{result.untuned_cycles:,}",

@@ -182,29 +182,42 @@ def line_to_record(line: str) -> Record:
     if checksum != f"{zlib.crc32(text.encode()):08x}":
         raise DamagedRecord("the checksum does not match")
     try:
-        return _from_json(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise DamagedRecord(str(error)) from error
+    return _from_json(body)
 
 
-def _from_json(body: dict[str, Any]) -> Record:
-    if "network" in body:
-        return NetworkRecord(
-            machine=body["machine"],
-            network=body["network"],
-            choices={digest: _choice(values) for digest, values in body["choices"].items()},
-        )
-    return KernelRecord(
-        machine=body["machine"],
-        kernels=body["kernels"],
-        budget=body["budget"],
-        choices=tuple(_choice(values) for values in body["choices"]),
-    )
+def _from_json(body: Any) -> Record:
+    match body:
+        case {"machine": str(machine), "network": str(network), "choices": dict(choices)}:
+            return NetworkRecord(
+                machine=machine,
+                network=network,
+                choices={digest: _choice(values) for digest, values in choices.items()},
+            )
+        case {
+            "machine": str(machine),
+            "kernels": str(kernels),
+            "budget": int(budget),
+            "choices": [_, *_] as choices,
+        }:
+            return KernelRecord(
+                machine=machine,
+                kernels=kernels,
+                budget=budget,
+                choices=tuple(map(_choice, choices)),
+            )
+        case _:
+            raise DamagedRecord(f"a record cannot be {body!r:.60}")
 
 
-def _choice(values: list[Any]) -> StoredChoice:
-    cost, *others = values
-    return StoredChoice(cost=int(cost), values=tuple(map(_frozen, others)))
+def _choice(stored: Any) -> StoredChoice:
+    match stored:
+        case [int(cost), *values]:
+            return StoredChoice(cost=cost, values=tuple(map(_frozen, values)))
+        case _:
+            raise DamagedRecord(f"a choice cannot be {stored!r:.60}")
 
 
 def _frozen(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -21,13 +22,15 @@ class LoadedLayer:
         kernels = lowered.kernels.kernels
         loaded = device.load(kernels, kernel_source(kernels, device.dialect))
         self._buffers: dict[str, Buffer] = {}
-        for kernel in kernels:
-            for parameter in kernel.parameters:
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            for parameter in (parameter for kernel in kernels for parameter in kernel.parameters):
                 tensor = parameter.tensor
                 if tensor.name not in self._buffers:
                     values = np.zeros(tensor.shape, tensor.dtype.numpy)
                     self._buffers[tensor.name] = device.allocate(max(1, values.nbytes))
                     device.upload(self._buffers[tensor.name], values)
+            stack.pop_all()
         self._launches = [
             (function, [self._buffers[parameter.tensor.name] for parameter in kernel.parameters])
             for kernel, function in zip(kernels, loaded, strict=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tilewright.compiler.graph import Graph
@@ -144,40 +145,31 @@ class GpuTuning:
     def measure(self, space: Space, choices: Sequence[Values]) -> list[float | None]:
         """Return the nanoseconds of a layer alone, in turns; None where the device refuses it."""
         assert isinstance(space, GpuSpace), "the spaces are those that this target has returned"
-        loaded: dict[int, LoadedLayer] = {}
-        try:
-            runs: list[Timed] = []
+        runs: dict[int, Timed] = {}
+        with ExitStack() as stack:
             for place, values in enumerate(choices):
                 try:
                     layer = LoadedLayer(space.lowered(values), self.device)
-                    runs.append(timed(layer.launch, self.device))
+                    stack.callback(layer.close)
+                    runs[place] = timed(layer.launch, self.device)
                 except DeviceError:
                     continue
-                loaded[place] = layer
-            times = dict(zip(loaded, least_times(runs), strict=True))
-        finally:
-            for layer in loaded.values():
-                layer.close()
+            times = dict(zip(runs, least_times(list(runs.values())), strict=True))
         return [float(times[place][0]) if place in times else None for place in range(len(choices))]
 
     def measure_networks(self, choices: Sequence[Mapping[str, Values]]) -> list[NetworkTime]:
         """Measure the network with choices, in turns; of single kernels nothing is known."""
-        models = [
-            GpuModel.load(
-                compile_for_gpu(
+        runs: list[Timed] = []
+        with ExitStack() as stack:
+            for chosen in choices:
+                program = compile_for_gpu(
                     self.graph,
                     self.device.capability,
                     self.device.dialect,
                     half=self.half,
                     choose=_chooser(chosen),
-                ),
-                self.device,
-            )
-            for chosen in choices
-        ]
-        try:
-            runs = [timed(model.launch, self.device) for model in models]
+                )
+                model = GpuModel.load(program, self.device)
+                stack.callback(model.close)
+                runs.append(timed(model.launch, self.device))
             return [NetworkTime(total=float(times[0]), kernels={}) for times in least_times(runs)]
-        finally:
-            for model in models:
-                model.close()

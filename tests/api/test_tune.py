@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import TensorProto, helper
 
 import tilewright as tw
 from tilewright.compiler.compiled import AcceleratorStep
@@ -69,3 +70,24 @@ def test_configurations_are_for_the_accelerator(command: Callable[..., Any], mod
     done = command("tune", model, "--device", "cpu", "--config", "pynq")
     assert done.status == 2
     assert done.err == "tilewright: --config and --set describe the accelerator, not device cpu\n"
+
+
+@pytest.mark.parametrize("device", ["sim", "cpu"])
+def test_half_is_for_gpus(command: Callable[..., Any], model: str, device: str) -> None:
+    done = command("tune", model, "--device", device, "--half")
+    assert done.status == 2
+    assert done.err == f"tilewright: --half is for devices opencl and cuda, not {device}\n"
+
+
+@pytest.mark.parametrize("name", ["tune", "explore"])
+def test_networks_in_floating_point_take_no_cycles(command: Callable[..., Any], name: str) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [1, 4]) for end in "xy"]
+    graph = helper.make_graph([node], "real", ends[:1], ends[1:])
+    Path("real.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    done = command(name, "real.onnx")
+    assert done.status == 2
+    assert done.err.splitlines()[-2:] == [
+        "tilewright: network 'real' is in floating point: nothing of it runs on the accelerator",
+        "hint: tilewright quantize makes an int8 network of it",
+    ]

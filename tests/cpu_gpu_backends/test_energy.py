@@ -7,23 +7,31 @@ import pytest
 from tilewright.cpu_gpu_backends.energy import cuda_meter, joules_of, processor_meter
 
 
-def package(folder: Path, name: str, microjoules: int, size: int = 10_000_000) -> None:
+def domain(folder: Path, name: str, microjoules: int, label: str) -> None:
     (folder / name).mkdir(exist_ok=True)
+    (folder / name / "name").write_text(f"{label}\n")
     (folder / name / "energy_uj").write_text(f"{microjoules}\n")
-    (folder / name / "max_energy_range_uj").write_text(f"{size}\n")
+    (folder / name / "max_energy_range_uj").write_text("10000000\n")
 
 
-def test_packages_are_added_and_parts_of_them_are_not(tmp_path: Path) -> None:
-    package(tmp_path, "intel-rapl:0", 1_500_000)
-    package(tmp_path, "intel-rapl:1", 500_000)
-    package(tmp_path, "intel-rapl:0:0", 7_000_000)
+def package(folder: Path, number: int, microjoules: int) -> None:
+    domain(folder, f"intel-rapl:{number}", microjoules, f"package-{number}")
+
+
+def test_packages_are_added_and_other_domains_are_not(tmp_path: Path) -> None:
+    package(tmp_path, 0, 1_500_000)
+    package(tmp_path, 1, 500_000)
+    domain(tmp_path, "intel-rapl:0:0", 7_000_000, "core")
+    domain(tmp_path, "intel-rapl:2", 7_000_000, "psys")
     meter = processor_meter(tmp_path)
     assert meter is not None
     before = meter()
-    package(tmp_path, "intel-rapl:1", 1_500_000)
+    package(tmp_path, 1, 1_500_000)
+    domain(tmp_path, "intel-rapl:0:0", 8_000_000, "core")
+    domain(tmp_path, "intel-rapl:2", 8_000_000, "psys")
     assert meter() - before == 1.0
     # The counter starts again at its size.
-    package(tmp_path, "intel-rapl:0", 500_000)
+    package(tmp_path, 0, 500_000)
     assert meter() - before == 10.0
     assert meter() - before == 10.0
 
