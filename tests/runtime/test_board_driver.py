@@ -250,11 +250,13 @@ def test_a_board_with_another_pll_is_refused(board: FakeBoard, build: Path) -> N
     record["clock"]["pll"] = "DDR_PLL"
     (build / "config.json").write_text(json.dumps(record))
     # 50 MHz would be a 67th of it, which two divisors up to 63 cannot make.
-    board.processor[DDR_PLL] = 67 << 12
+    usual, board.processor[DDR_PLL] = board.processor[DDR_PLL], 67 << 12
     refuse(
         build,
         "the board cannot make the bitstream's clock of 50 MHz: its DDR_PLL runs at 3350 MHz",
     )
+    board.processor[DDR_PLL] = usual
+    open_board(build).close()
 
 
 def test_a_clock_that_stays_wrong_is_told(board: FakeBoard, build: Path) -> None:
