@@ -28,11 +28,15 @@ NO_BORDER = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Border, what it holds, and channels from one position to the next."""
+    """Border, what it holds, and channels from one position to the next.
+
+    `planar` images have their channels one behind the other, each with the border around it.
+    """
 
     pitch: int
     border: tuple[int, int, int, int] = NO_BORDER
     fill: float = 0.0
+    planar: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

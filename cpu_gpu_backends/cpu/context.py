@@ -1,6 +1,6 @@
 """What the lowering of each group needs: the program so far and where tensors lie."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -13,6 +13,9 @@ from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
 from tilewright.cpu_gpu_backends.cpu.program import Home, View, dense_strides, whole_view
 from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
+
+#: Rows of planes begin at a multiple of so many elements, a cache line's worth or more.
+_LINE_ELEMENTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class Context:
         if layout.border == NO_BORDER:
             physical = (*shape[:-1], layout.pitch) if shape else ()
             offset = 0
+        elif layout.planar:
+            return self._planes(name, shape, layout, dtype)
         else:
             batch, height, width, _ = shape
             top, left, bottom, right = layout.border
@@ -82,13 +87,34 @@ class Context:
             view=view, dtype=dtype, border=layout.border, fill=layout.fill, pitch=layout.pitch
         )
 
+    def _planes(
+        self, name: str, shape: tuple[int, ...], layout: Layout, dtype: ScalarType
+    ) -> Activation:
+        batch, channels, height, width = shape
+        top, left, bottom, right = layout.border
+        before, row = _in_lines(left), _in_lines(_in_lines(left) + width + right)
+        physical = (batch, channels, height + top + bottom, row)
+        buffer = self.builder.buffer(name, dtype, prod(physical), Home.WORKSPACE)
+        view = View(
+            buffer=buffer,
+            offset=top * row + before,
+            shape=shape,
+            strides=dense_strides(physical),
+        )
+        return Activation(view=view, dtype=dtype, pitch=width)
+
     def scratch(self, name: str, layout: Layout, dtype: ScalarType) -> Activation:
         """Give a copy of a tensor a place."""
         shape = self.graph.tensors[name].shape
         return self._in_workspace(f"{name}.padded", shape, layout, dtype)
 
-    def add_constant(self, name: str) -> None:
-        """Give a constant of the graph a place of its own, as an operand of general kernels."""
+    def add_constants(self, names: Iterable[str]) -> None:
+        """Give those that are constants of the graph places, as operands of general kernels."""
+        for name in names:
+            if name in self.graph.constants and name not in self.activations:
+                self._add_constant(name)
+
+    def _add_constant(self, name: str) -> None:
         values: Array = self.graph.constants[name]
         if values.dtype == np.int8:
             values = (values.astype(np.int16) + STORED_OFFSET).astype(np.uint8)
@@ -113,3 +139,7 @@ class Context:
             fill=activation.fill,
             pitch=pitch,
         )
+
+
+def _in_lines(elements: int) -> int:
+    return -(-elements // _LINE_ELEMENTS) * _LINE_ELEMENTS

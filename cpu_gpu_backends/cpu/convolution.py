@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import assert_never
 
-from tilewright.compiler.tensor.build import cast, reduce_sum
+from tilewright.compiler.tensor.build import cast, constant, reduce_sum
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, Tensor
 from tilewright.compiler.tensor.lower import lower
@@ -54,6 +54,8 @@ class Window:
         Stretches in a row of the window, and the numbers between their beginnings.
     length
         Numbers in a stretch.
+    planes, plane_rows
+        Times that the rows of the window are read, and how many rows further each time.
     """
 
     batch: int
@@ -66,16 +68,24 @@ class Window:
     kernel_columns: int
     column_dilation: int
     length: int
+    planes: int = 1
+    plane_rows: int = 0
+
+    @property
+    def stretched_rows(self) -> int:
+        """Rows that one output position reads, in all planes."""
+        return self.planes * self.kernel_rows
 
     @property
     def depth(self) -> int:
         """Numbers that one output position reads."""
-        return self.kernel_rows * self.kernel_columns * self.length
+        return self.stretched_rows * self.kernel_columns * self.length
 
     @property
     def image(self) -> tuple[int, int, int]:
         """Batch, rows and numbers along a row that all positions together read."""
         rows = (self.rows - 1) * self.row_step + (self.kernel_rows - 1) * self.row_dilation + 1
+        rows += (self.planes - 1) * self.plane_rows
         row = (self.columns - 1) * self.column_step
         row += (self.kernel_columns - 1) * self.column_dilation + self.length
         return self.batch, rows, row
@@ -132,12 +142,12 @@ def matrix_nest(
 def _plain_sums(
     window: Window, panels: Panels, image: Tensor, weight_dtype: ScalarType, per_image: bool
 ) -> Tensor:
-    rows, columns = window.kernel_rows, window.kernel_columns
+    rows, columns = window.stretched_rows, window.kernel_columns
     own = (panels.count, rows, columns, window.length, panels.width)
     shape = (window.batch, *own) if per_image else own
     weights = placeholder(shape, weight_dtype, "weights")
     dtype = image.dtype if image.dtype.is_float else ScalarType.INT32
-    ky = reduce_axis(window.kernel_rows, "ky")
+    ky = reduce_axis(window.stretched_rows, "ky")
     kx = reduce_axis(window.kernel_columns, "kx")
     k = reduce_axis(window.length, "k")
 
@@ -156,11 +166,11 @@ def _dot_sums(
 ) -> Tensor:
     assert window.length % dots.depth == 0, "stretches are padded"
     groups, (_, weight_dtype) = window.length // dots.depth, dots.factors
-    rows, columns = window.kernel_rows, window.kernel_columns
+    rows, columns = window.stretched_rows, window.kernel_columns
     own = (panels.count, rows, columns, groups, panels.width, dots.depth)
     packed = (window.batch, *own) if per_image else own
     weights = placeholder(packed, weight_dtype, "weights")
-    ky = reduce_axis(window.kernel_rows, "ky")
+    ky = reduce_axis(window.stretched_rows, "ky")
     kx = reduce_axis(window.kernel_columns, "kx")
     k, t = reduce_axis(groups, "k"), reduce_axis(dots.depth, "t")
 
@@ -176,7 +186,10 @@ def _dot_sums(
 
 
 def _place(window: Window, y: Expr, x: Expr, ky: Expr, kx: Expr, along: Expr) -> tuple[Expr, Expr]:
-    row = y * window.row_step + ky * window.row_dilation
+    plane, within = ky // window.kernel_rows, ky % window.kernel_rows
+    if window.planes == 1:
+        plane, within = constant(0, ScalarType.INDEX), ky
+    row = y * window.row_step + within * window.row_dilation + plane * window.plane_rows
     return row, x * window.column_step + kx * window.column_dilation + along
 
 
@@ -304,11 +317,20 @@ def _panels_outside(s: Schedule, window: Window, panels: Panels, rows: int, colu
 def _arrange_sums(
     s: Schedule, window: Window, dots: DotProducts | None, operations: int, unroll: int
 ) -> None:
-    steps = window.length // (1 if dots is None else dots.depth)
+    depth = 1 if dots is None else dots.depth
+    steps = window.length // depth
     most = max(1, _MOST_OPERATIONS // operations)
+    if window.columns > 1:
+        # What two positions share would be kept from one step to another, for want of registers.
+        most = min(most, (max(1, window.column_step) - 1) // depth + 1)
     s.split("sum", "k", _divisor(steps, min(most, unroll)))
-    loops = ("ky", "kx", "k.outer", "k.inner", "n", "y", "x", "p", "o")
-    s.reorder("sum", *loops, *(() if dots is None else ("t",)))
+    loops = ["ky", "kx", "k.outer", "k.inner"]
+    if window.planes > 1:
+        loops[0], within = s.split("sum", "ky", window.kernel_rows)
+        loops.append(within)
+        if operations * window.kernel_rows <= _MOST_OPERATIONS:
+            s.unroll("sum", within)
+    s.reorder("sum", *loops, "n", "y", "x", "p", "o", *(() if dots is None else ("t",)))
     s.unroll("sum", "k.inner")
     if dots is None:
         s.vectorize("sum", "o")
@@ -330,9 +352,9 @@ def dots_of(weight_dtype: ScalarType, target: CpuTarget) -> DotProducts | None:
 def pack_weights(weights: Array, window: Window, panels: Panels, target: CpuTarget) -> Array:
     """Return ``[O, rows, columns, length]`` as a matrix kernel reads it; what is padded is 0."""
     outputs = weights.shape[0]
-    shape = (panels.channels, window.kernel_rows, window.kernel_columns, window.length)
+    shape = (panels.channels, window.stretched_rows, window.kernel_columns, window.length)
     padded = np.zeros(shape, weights.dtype)
-    stretches = weights.reshape(outputs, window.kernel_rows, window.kernel_columns, -1)
+    stretches = weights.reshape(outputs, window.stretched_rows, window.kernel_columns, -1)
     padded[:outputs, :, :, : stretches.shape[3]] = stretches
     split = padded.reshape(panels.count, panels.width, *shape[1:])
     dots = dots_of(element_type(weights.dtype), target)

@@ -41,6 +41,11 @@ from tilewright.cpu_gpu_backends.cpu.layouts import (
     plan_layouts,
 )
 from tilewright.cpu_gpu_backends.cpu.matrix import lower_matrix
+from tilewright.cpu_gpu_backends.cpu.planes import (
+    lower_planes,
+    planar_layouts,
+    planar_tensors,
+)
 from tilewright.cpu_gpu_backends.cpu.plans import NO_PLANS, Plan
 from tilewright.cpu_gpu_backends.cpu.pooling import lower_pooling
 from tilewright.cpu_gpu_backends.cpu.products import lower_product
@@ -57,6 +62,8 @@ class _Arrangement:
     halves: frozenset[str]
     layouts: Mapping[str, Layout]
     chains: Mapping[str, ChainPlan]
+    #: What stays in planes, and what that comes from.
+    planar: Mapping[str, str]
 
     @property
     def chained(self) -> frozenset[str]:
@@ -70,9 +77,12 @@ def _arranged(
     groups = with_arithmetic(graph, with_plans(graph, group_nodes(graph), plans), arithmetic)
     halves = half_tensors(graph, groups)
     while True:
-        layouts = plan_layouts(graph, groups, target, halves)
+        planar = planar_tensors(graph, groups, halves)
+        layouts = planar_layouts(plan_layouts(graph, groups, target, halves), planar)
         chains = plan_chains(graph, groups, layouts)
-        arrangement = _Arrangement(groups=groups, halves=halves, layouts=layouts, chains=chains)
+        arrangement = _Arrangement(
+            groups=groups, halves=halves, layouts=layouts, chains=chains, planar=planar
+        )
         chained = arrangement.chained
         # Plans are for whole images, not for bands.
         without = tuple(
@@ -102,7 +112,7 @@ def lower_graph(
         What a tuner has chosen for groups, by their digest.
     """
     arrangement = _arranged(graph, target, plans, arithmetic)
-    layouts, chained = arrangement.layouts, arrangement.chained
+    layouts, chained, planar = arrangement.layouts, arrangement.chained, arrangement.planar
     builder = ProgramBuilder(graph.name)
     context = Context(builder=builder, graph=graph, target=target, halves=arrangement.halves)
     inputs = {name: _file_buffer(context, name, Home.INPUT) for name in graph.inputs}
@@ -110,17 +120,16 @@ def lower_graph(
     for name, buffer in inputs.items():
         copy_in(context, name, buffer, layouts[name])
     for group in arrangement.groups:
-        for name in group.inputs:
-            if name in graph.constants and name not in context.activations:
-                context.add_constant(name)
+        context.add_constants(group.inputs)
         chain = arrangement.chains.get(group.output)
         if chain is not None:
             lower_chain(context, chain, layouts[group.output], outputs.get(group.output))
+        elif group.output in planar:
+            lower_planes(context, group.output, planar[group.output], layouts[group.output])
         elif group.output not in chained:
             _lower_group(context, group, layouts[group.output], outputs.get(group.output))
     for name, buffer in outputs.items():
-        if name in graph.constants and name not in context.activations:
-            context.add_constant(name)
+        context.add_constants([name])
         if context.activations[name].view.buffer != buffer:
             copy_out(context, name, buffer)
     return context.builder.build()

@@ -136,12 +136,17 @@ def _image_source(
     dots: DotProducts | None,
 ) -> _Source:
     outputs, rows, columns, channels = weights.shape
+    plane_rows = activation.view.strides[3] // activation.view.strides[1]
+    planes = channels if plane_rows else 1
+    if plane_rows:
+        weights = weights.transpose(0, 3, 1, 2).reshape(outputs, planes * rows, columns, 1)
+        channels = 1
     pitch = activation.pitch
     joins = op.dilation[1] == 1 and (pitch == channels or not activation.dtype.is_float)
     if joins:
-        spread = np.zeros((outputs, rows, columns, pitch), weights.dtype)
+        spread = np.zeros((*weights.shape[:3], pitch), weights.dtype)
         spread[..., :channels] = weights
-        stretches, length = spread.reshape(outputs, rows, 1, -1), columns * pitch
+        stretches, length = spread.reshape(*spread.shape[:2], 1, -1), columns * pitch
     else:
         stretches, length = weights, channels
     batch, height, width, _ = output.shape
@@ -156,6 +161,8 @@ def _image_source(
         kernel_columns=1 if joins else columns,
         column_dilation=op.dilation[1] * pitch,
         length=_stretch(length, dots),
+        planes=planes,
+        plane_rows=plane_rows,
     )
     image, row, column, _ = activation.view.strides
     offset = activation.view.offset - op.pads[0] * row - op.pads[1] * column
