@@ -26,6 +26,9 @@ from tilewright.cpu_gpu_backends.cpu.tiles import lanes
 
 #: Outputs of a row that are computed together; each loads as many columns once, not three times.
 _COLUMNS = 7
+#: Columns of which the rows that a window reads stay in the nearest cache, where often only some of
+#: its sets hold one group of channels.
+_BLOCK_COLUMNS = 28
 #: Images of fewer rows are shared among threads by channels.
 _FEWEST_SHARED_ROWS = 14
 _LARGEST_STORED = 255
@@ -100,12 +103,15 @@ def _arrange(s: Schedule, shape: tuple[int, ...], plan: DepthwisePlan) -> None:
     s.split("out", "x", -(-width // -(-width // plan.columns)))
     s.split("out", "c", plan.channels)
     if plan.outside is Outside.PANELS:
-        s.reorder("out", "n", "c.outer", "y", "x.outer", "x.inner", "c.inner")
+        blocks = -(-width // _BLOCK_COLUMNS)
+        s.split("out", "x.outer", parts=blocks)
+        tile = ("x.outer.inner", "x.inner", "c.inner")
+        s.reorder("out", "n", "c.outer", "x.outer.outer", "y", *tile)
         s.parallel("out", s.fuse("out", "n", "c.outer"))
     else:
         s.reorder("out", "n", "y", "c.outer", "x.outer", "x.inner", "c.inner")
         s.parallel("out", s.fuse("out", "n", "y"))
-    s.compute_at("sum", "out", "x.outer")
+    s.compute_at("sum", "out", s.loops("out")[-3])
     s.set_scope("sum", REGISTER)
     s.reorder("sum", "ky", "kx", "n", "y", "x", "c")
     for loop in ("ky", "kx", "x"):
