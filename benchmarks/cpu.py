@@ -23,6 +23,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import cpu_networks
@@ -41,12 +42,13 @@ from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder
 from tilewright.compiler.operators import Conv2d, DataType, FloatDense
 from tilewright.compiler.tensor.scalar_types import ScalarType
-from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
 from tilewright.cpu_gpu_backends.codegen.target import host_target
 from tilewright.cpu_gpu_backends.cpu.arithmetic import FLOAT32, Arithmetic
+from tilewright.cpu_gpu_backends.cpu.builder import ProgramBuilder
 from tilewright.cpu_gpu_backends.cpu.convolution import Window, matrix_nest
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
+from tilewright.cpu_gpu_backends.cpu.program import Home, whole_view
 from tilewright.cpu_gpu_backends.cpu.tiles import choose_panels, lanes, tile_rows
 from tilewright.isa.integers import split_scale
 
@@ -174,7 +176,7 @@ def product_call(rows: int, columns: int, depth: int, dtype: DataType, threads: 
     return ours(product_graph(rows, columns, depth), [real], threads)
 
 
-def peak(dtype: DataType, bursts: Bursts) -> float:
+def peak(dtype: DataType, threads: int, bursts: Bursts) -> float:
     """Measure what sums in registers reach with operands in the nearest cache, in GOP/s."""
     target, rows, small = host_target(), PEAK_ROWS, dtype is DataType.INT8
     depth = PEAK_BYTES if small else PEAK_BYTES // 4
@@ -200,9 +202,17 @@ def peak(dtype: DataType, bursts: Bursts) -> float:
         epilogue=lambda total, at: total,
         target=target,
     )
-    compiled = compile_nest(nest, target)
-    inputs = {tensor.name: np.ones(tensor.shape, tensor.dtype.numpy) for tensor in nest.inputs}
-    best = min(measure({"peak": lambda: compiled.run(inputs)}, bursts)["peak"])
+    build = ProgramBuilder("peak")
+    places = {
+        tensor.name: whole_view(
+            build.buffer(tensor.name, tensor.dtype, prod(tensor.shape), Home.WORKSPACE),
+            tensor.shape,
+        )
+        for tensor in (*nest.inputs, *nest.outputs)
+    }
+    build.kernel("peak", nest, places)
+    call = load_program(build.build(), target).bound_call([], threads)
+    best = min(measure({"peak": call}, bursts)["peak"])
     return 2e-6 * rows * columns * panels.channels * depth / best
 
 
@@ -214,9 +224,9 @@ def gemm_rows(size: int, threads: int, bursts: Bursts, peaks: dict[DataType, flo
             contenders["PyTorch"] = peer
         times = measure(contenders, bursts)
         reached = 2e-6 * size**3 / min(times["tilewright"])
-        share = reached / (most * threads)
+        share = reached / most
         print_row(f"gemm-{size} {dtype}", threads, times)
-        print(f"{'':22} {reached:.1f} GOP/s = {share:.1%} of {threads} x {most:.1f}")
+        print(f"{'':22} {reached:.1f} GOP/s = {share:.1%} of {most:.1f}")
 
 
 def print_row(name: str, threads: int, times: dict[str, list[float]]) -> None:
@@ -241,12 +251,12 @@ def main() -> None:
     kinds = (DataType.FLOAT32, DataType.INT8) if sizes else ()
     rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
     bursts = Bursts(realtime=arguments.realtime, rounds=rounds)
-    peaks = {dtype: peak(dtype, bursts) for dtype in kinds}
     with tempfile.TemporaryDirectory() as folder:
         for threads in arguments.threads:
             for name in cpu_networks.NETWORKS:
                 if name in wanted:
                     network_rows(name, Path(folder), threads, arguments.kinds, bursts)
+            peaks = {dtype: peak(dtype, threads, bursts) for dtype in kinds}
             for size in sizes:
                 gemm_rows(size, threads, bursts, peaks)
 

@@ -30,6 +30,9 @@ from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
+#: Positions that read so many bytes together stay there while panels are streamed past them: not
+#: worth it for fewer tiles than these, nor where a position reads fewer bytes.
+_CACHED_BLOCK_BYTES, _FEWEST_TILES, _FEWEST_READ_BYTES = 1024 * 1024, 4, 2048
 #: Kernels of fewer tasks are shared among threads by parts of a row, too.
 _FEWEST_TASKS = 8
 #: Iterations of the innermost loop that are written out.
@@ -207,16 +210,35 @@ def _usual_plan(
     window: Window, panels: Panels, weight_dtype: ScalarType, target: CpuTarget
 ) -> MatrixPlan:
     most = tile_rows(panels.width, target)
-    size = panels.channels * window.depth * int(weight_dtype.numpy.itemsize)
-    rows = max(1, min(window.rows, most // window.columns))
-    tasks = window.batch * window.rows * window.columns // _even_columns(window, most)
-    stays = rows == 1 and size <= _CACHED_WEIGHT_BYTES and tasks >= _FEWEST_TASKS
+    block = 0
+    if min(window.rows, most // window.columns) < 2:
+        block = _tiles_per_panel(window, panels, most, int(weight_dtype.numpy.itemsize))
     return MatrixPlan(
         panel=panels.width,
         positions=most,
-        outside=Outside.POSITIONS if stays else Outside.PANELS,
+        outside=Outside.POSITIONS if block else Outside.PANELS,
+        block=max(1, block),
         unroll=_UNROLL,
     )
+
+
+def _tiles_per_panel(window: Window, panels: Panels, most: int, size_bytes: int) -> int:
+    """Return how many tiles of positions are computed for a panel before the next; 0 for all.
+
+    Weights that stay in the second-level cache are read anew for each tile. Of others each panel
+    is read for so many tiles as the cache holds, if these are enough to be worth it.
+    """
+    columns = _even_columns(window, most)
+    in_row = window.columns // columns
+    tasks = window.batch * window.rows * in_row
+    if tasks < _FEWEST_TASKS:
+        return 0
+    if panels.channels * window.depth * size_bytes <= _CACHED_WEIGHT_BYTES:
+        return 1
+    read_bytes = window.depth * size_bytes
+    block = min(_CACHED_BLOCK_BYTES // (columns * read_bytes), tasks // _FEWEST_TASKS, in_row)
+    worth_it = block >= _FEWEST_TILES and read_bytes >= _FEWEST_READ_BYTES
+    return _divisor(in_row, block) if worth_it else 0
 
 
 def _arrange(
