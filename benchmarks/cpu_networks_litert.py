@@ -175,7 +175,8 @@ class _Translation:
             case "Flatten":
                 self._places[node.output[0]] = source
             case "Reshape":
-                shape = tuple(map(int, self._constants[node.input[1]]))
+                free = np.empty(shape, bool).reshape(self._constants[node.input[1]])
+                shape = free.shape
                 wanted = self._constant(np.array(shape, np.int32))
                 self._emit("RESHAPE", (source, wanted), self._result(node, shape))
             case "Transpose":
