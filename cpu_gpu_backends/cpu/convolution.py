@@ -107,6 +107,7 @@ def matrix_nest(
     epilogue: Epilogue,
     target: CpuTarget,
     weights_per_image: bool = False,
+    same_positions: bool = False,
     plan: MatrixPlan | None = None,
 ) -> LoopNest:
     """Return the loops of a matrix kernel with operands ``image`` and ``weights``.
@@ -120,6 +121,9 @@ def matrix_nest(
         bfloat16, summed in float32.
     weights_per_image
         Whether each image of the batch has weights of its own.
+    same_positions
+        Whether a thread computes the same positions of all images, where the plan lets threads
+        share positions: for kernels that share them so before and behind this one.
     plan
         What a tuner has chosen, for panels of this width.
     """
@@ -138,7 +142,7 @@ def matrix_nest(
     )
     schedule = Schedule(out, intrinsics=[dot_products(kind, REGISTER) for kind in DotProducts])
     plan = plan or _usual_plan(window, panels, weight_dtype, target)
-    _arrange(schedule, window, panels, dots, target, plan)
+    _arrange(schedule, window, panels, dots, target, plan, same_positions)
     return peel_uneven_tiles(lower(schedule))
 
 
@@ -248,6 +252,7 @@ def _arrange(
     dots: DotProducts | None,
     target: CpuTarget,
     plan: MatrixPlan,
+    same_positions: bool,
 ) -> None:
     """Schedule: tiles in registers, panels or rows outermost, that loop shared by the threads."""
     columns = _tile_columns(window, plan.positions)
@@ -256,7 +261,10 @@ def _arrange(
     match plan.outside:
         case Outside.POSITIONS:
             rows = _divisor(window.rows, rows)
-            columns = _positions_outside(s, window, rows, columns, plan.block)
+            if same_positions and _even_columns(window, columns) < window.columns:
+                columns = _parts_outside(s, window, columns)
+            else:
+                columns = _positions_outside(s, window, rows, columns, plan.block)
         case Outside.PANELS:
             columns = _panels_outside(s, window, panels, rows, columns)
         case _:
@@ -309,6 +317,18 @@ def _positions_outside(s: Schedule, window: Window, rows: int, columns: int, blo
         s.fuse("out", "task", "x.outer.outer", name="tasks")
     s.parallel("out", s.loops("out")[0])
     s.compute_at("sum", "out", "x.outer.inner")
+    return columns
+
+
+def _parts_outside(s: Schedule, window: Window, columns: int) -> int:
+    """Arrange the loops so that a task is a part of all images; return the columns of a tile."""
+    columns = _even_columns(window, columns)
+    s.split("out", "x", columns)
+    s.split("out", "y", 1)
+    s.reorder("out", "x.outer", "n", "y.outer", "o.outer", "y.inner", "x.inner", "o.inner")
+    s.fuse("out", "x.outer", "n", name="task")
+    s.parallel("out", s.fuse("out", "task", "y.outer", name="tasks"))
+    s.compute_at("sum", "out", "o.outer")
     return columns
 
 

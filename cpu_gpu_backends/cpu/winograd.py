@@ -47,6 +47,8 @@ from tilewright.cpu_gpu_backends.winograd import (
 _FLOAT = ScalarType.FLOAT32
 #: Transformed images and products of a block together, in bytes: most of a second-level cache.
 _BLOCK_BYTES = 640 * 1024
+#: Weights of all frequencies that stay in a second-level cache, beside a block.
+_CACHED_WEIGHT_BYTES, _FLOAT_BYTES = 768 * 1024, 4
 #: Nests that are kept for the next block of the same size.
 _KEPT_NESTS = 16
 
@@ -245,7 +247,11 @@ def nest_shape(nest: LoopNest, name: str) -> tuple[int, ...]:
 def _products_nest(
     window: Window, panels: Panels, target: CpuTarget, plan: MatrixPlan | None
 ) -> LoopNest:
-    """Return the products of a block, of which most layers have several alike."""
+    """Return the products of a block, of which most layers have several alike.
+
+    Threads share tiles like the transformations do, if each of them can read all weights.
+    """
+    weight_bytes = window.batch * panels.channels * window.depth * _FLOAT_BYTES
     return matrix_nest(
         window,
         panels,
@@ -254,6 +260,7 @@ def _products_nest(
         epilogue=lambda total, at: total,
         target=target,
         weights_per_image=True,
+        same_positions=weight_bytes <= _CACHED_WEIGHT_BYTES,
         plan=plan,
     )
 
