@@ -45,8 +45,9 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.target import host_target
 from tilewright.cpu_gpu_backends.cpu.arithmetic import FLOAT32, Arithmetic
 from tilewright.cpu_gpu_backends.cpu.builder import ProgramBuilder
-from tilewright.cpu_gpu_backends.cpu.convolution import Window, matrix_nest
+from tilewright.cpu_gpu_backends.cpu.convolution import matrix_nest
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import Window
 from tilewright.cpu_gpu_backends.cpu.native import load_program
 from tilewright.cpu_gpu_backends.cpu.program import Home, whole_view
 from tilewright.cpu_gpu_backends.cpu.tiles import choose_panels, lanes, tile_rows

@@ -13,11 +13,11 @@ from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.convolution import REGISTER
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import border_fill
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER
 from tilewright.cpu_gpu_backends.cpu.plans import DepthwisePlan, Outside
 from tilewright.cpu_gpu_backends.cpu.program import View
 from tilewright.cpu_gpu_backends.cpu.quantised import EXACT_FLOAT32

@@ -23,7 +23,8 @@ from tilewright.cpu_gpu_backends.cpu.arithmetic import (
 )
 from tilewright.cpu_gpu_backends.cpu.builder import NO_BORDER, Activation, Layout, ProgramBuilder
 from tilewright.cpu_gpu_backends.cpu.byte_products import lower_byte_product
-from tilewright.cpu_gpu_backends.cpu.chains import ChainPlan, lower_chain, plan_chains
+from tilewright.cpu_gpu_backends.cpu.chain_plans import ChainPlan, plan_chains
+from tilewright.cpu_gpu_backends.cpu.chains import lower_chain
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.copies import add_border, copy_in, copy_out
 from tilewright.cpu_gpu_backends.cpu.depthwise import lower_depthwise

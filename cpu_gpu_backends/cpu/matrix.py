@@ -13,13 +13,7 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.convolution import (
-    Epilogue,
-    Window,
-    dots_of,
-    matrix_nest,
-    pack_weights,
-)
+from tilewright.cpu_gpu_backends.cpu.convolution import Epilogue, dots_of, matrix_nest, pack_weights
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import (
@@ -28,6 +22,7 @@ from tilewright.cpu_gpu_backends.cpu.layouts import (
     output_panels,
     read_border,
 )
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import Window
 from tilewright.cpu_gpu_backends.cpu.program import Array, View, element_type
 from tilewright.cpu_gpu_backends.cpu.quantised import (
     STORED_OFFSET,

@@ -6,10 +6,11 @@ from tilewright.compiler.tensor.expressions import Expr
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.convolution import Window, matrix_nest
+from tilewright.cpu_gpu_backends.cpu.convolution import matrix_nest
 from tilewright.cpu_gpu_backends.cpu.copies import dense_copy
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import matrix_plan, output_panels
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import Window
 from tilewright.cpu_gpu_backends.cpu.program import View
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs, apply_tail, as_element, reshaped
 

@@ -23,15 +23,11 @@ from tilewright.compiler.tensor.statements import LoopNest
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.convolution import (
-    REGISTER,
-    Window,
-    matrix_nest,
-    pack_weights,
-)
+from tilewright.cpu_gpu_backends.cpu.convolution import matrix_nest, pack_weights
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER, Window
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
 from tilewright.cpu_gpu_backends.cpu.program import Home, View, whole_view
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs

@@ -9,7 +9,7 @@ from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder as FloatBuilder
 from tilewright.compiler.operators import Add, Conv2d, DataType, FloatConv2d
 from tilewright.cpu_gpu_backends.codegen.target import host_target
-from tilewright.cpu_gpu_backends.cpu import chains
+from tilewright.cpu_gpu_backends.cpu import chain_plans
 from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
@@ -71,8 +71,8 @@ GRAPHS = {
 def test_chains_keep_every_bit(
     name: str, scratch_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chains, "_FEWEST_BYTES", 0)
-    monkeypatch.setattr(chains, "_MOST_SCRATCH_BYTES", scratch_bytes)
+    monkeypatch.setattr(chain_plans, "_FEWEST_BYTES", 0)
+    monkeypatch.setattr(chain_plans, "_MOST_SCRATCH_BYTES", scratch_bytes)
     graph, target = GRAPHS[name], host_target()
     program = lower_graph(graph, target)
     bands = [len(step.bands) for step in program.steps if isinstance(step, Chain)]
@@ -88,10 +88,10 @@ def test_chains_keep_every_bit(
 
 
 def test_less_scratch_memory_makes_more_bands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "_FEWEST_BYTES", 0)
+    monkeypatch.setattr(chain_plans, "_FEWEST_BYTES", 0)
     counts = []
     for scratch_bytes in (1 << 20, 3500):
-        monkeypatch.setattr(chains, "_MOST_SCRATCH_BYTES", scratch_bytes)
+        monkeypatch.setattr(chain_plans, "_MOST_SCRATCH_BYTES", scratch_bytes)
         program = lower_graph(GRAPHS["stride 1"], host_target())
         counts += [len(step.bands) for step in program.steps if isinstance(step, Chain)]
     assert counts == [4, 8]
@@ -103,7 +103,7 @@ def test_small_tensors_are_no_chain() -> None:
 
 
 def test_a_tensor_with_two_readers_ends_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "_FEWEST_BYTES", 0)
+    monkeypatch.setattr(chain_plans, "_FEWEST_BYTES", 0)
     build = GraphBuilder(6)
     x = build.input(1, 16, 9, 24)
     y = build.conv(x, 40)
@@ -140,7 +140,7 @@ def test_chains_in_bfloat16_keep_every_bit(channels: int, monkeypatch: pytest.Mo
     inputs = random_inputs(graph, 0)
     results = []
     for fewest_bytes in (1 << 30, 0):
-        monkeypatch.setattr(chains, "_FEWEST_BYTES", fewest_bytes)
+        monkeypatch.setattr(chain_plans, "_FEWEST_BYTES", fewest_bytes)
         program = lower_graph(graph, target, arithmetic=Arithmetic(half=True, direct=True))
         assert any(isinstance(step, Chain) for step in program.steps) is (fewest_bytes == 0)
         results += load_program(program, target).run(list(inputs.values()), threads=2)
