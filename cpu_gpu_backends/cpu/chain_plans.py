@@ -90,7 +90,7 @@ def _following(graph: Graph, groups: tuple[Group, ...]) -> dict[str, Group]:
 
 def _has_bands(graph: Graph, group: Group) -> bool:
     """Whether rows of a group's result can be computed apart from others."""
-    if not isinstance(group.first.op, Conv2d | FloatConv2d) or group.half:
+    if not isinstance(group.first.op, Conv2d | FloatConv2d):
         return False
     if winograd_transforms(graph, group) is not None:
         return False
