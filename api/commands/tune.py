@@ -256,7 +256,7 @@ def _measured_row(name: str, result: MeasuredResult, seconds: float) -> tuple[st
         name,
         f"{result.untuned_nanoseconds / 1e6:.3f}",
         f"{result.tuned_nanoseconds / 1e6:.3f}",
-        f"{result.untuned_nanoseconds / result.tuned_nanoseconds:.3f}x",
+        f"{result.untuned_nanoseconds / max(1, result.tuned_nanoseconds):.3f}x",
         f"{result.searched} of {result.problems}",
         f"{result.measured:,}",
         f"{seconds:.0f}",
