@@ -49,6 +49,8 @@ def roll(state: State, primitive: Roll) -> State:
 
 
 def _check(state: State, primitive: Roll, stage: Stage, consumer: Stage) -> None:
+    if stage.name == consumer.name:
+        raise refuse(primitive, "a stage does not carry itself on")
     for one, loop in ((stage, stage.loops[0] if stage.loops else ""), (consumer, primitive.axis)):
         check_loop(primitive, one, loop)
         if loop not in one.reduce_loops or one.loops[0] != loop:

@@ -166,6 +166,16 @@ def test_what_cannot_be_rolled_says_why() -> None:
         other.roll("total", "sums", "block")
 
 
+def test_a_stage_does_not_roll_itself() -> None:
+    x = placeholder((4, 5), ScalarType.FLOAT32, "x")
+    k = reduce_axis(5, "k")
+    total = compute((4,), lambda i: reduce_sum(x[i, k.var], k), "total")
+    s = Schedule(compute((4,), lambda i: total[i] * 2.0, "out"))
+    s.reorder("total", "k", "i")
+    with pytest.raises(ScheduleError, match="a stage does not carry itself on"):
+        s.roll("total", "total", "k")
+
+
 @pytest.mark.parametrize("kind", ["quotient", "power", "largest"])
 def test_sums_that_cannot_be_repaired_are_refused(kind: str) -> None:
     """The mean of ``s / peak`` does not change by a factor when the peak grows after each block."""
