@@ -12,7 +12,7 @@ from tilewright.compiler.graph import Graph, Tensor
 from tilewright.compiler.graph_builder import GraphBuilder as FloatBuilder
 from tilewright.compiler.operators import DataType, FloatConv2d
 from tilewright.cpu_gpu_backends.codegen.target import host_target
-from tilewright.cpu_gpu_backends.cpu import chains
+from tilewright.cpu_gpu_backends.cpu import chain_plans
 from tilewright.cpu_gpu_backends.cpu.grouping import group_digest, group_nodes
 from tilewright.cpu_gpu_backends.cpu.lower import chained_outputs, lower_graph
 from tilewright.cpu_gpu_backends.cpu.native import load_program
@@ -122,7 +122,7 @@ def test_random_plans_of_random_graphs_keep_every_bit(seed: int) -> None:
 
 
 def test_layers_that_run_in_bands_follow_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "_FEWEST_BYTES", 0)
+    monkeypatch.setattr(chain_plans, "_FEWEST_BYTES", 0)
     builder, target = GraphBuilder(9), host_target()
     x = builder.input(1, 16, 9, 24)
     y = builder.conv(x, 40)
