@@ -64,15 +64,7 @@ def tune_in_context(
         for problem in stage.problems
     }
     untuned = stage.cycles(NO_CHOICES, judge)
-    general = cache.choices(stage.config).by_digest
-    starts: list[tuple[int, dict[str, Choice]]] = [
-        (stage.cycles(Choices(by_digest=choices), judge), choices)
-        for choices in (
-            {digest: kept[0] for digest, kept in known.items() if kept},
-            {digest: general[digest] for digest in known if digest in general},
-            {digest: kept[-1] for digest, kept in known.items() if kept},
-        )
-    ]
+    starts = _starts(stage, cache, known, judge)
     kernel_cycles = starts[0][0]
     best, choices = min(starts, key=lambda item: item[0])
     judged = first = 1 + len(starts)
@@ -100,6 +92,23 @@ def tune_in_context(
     return ContextResult(
         untuned_cycles=untuned, kernel_cycles=kernel_cycles, tuned_cycles=best, judged=judged
     )
+
+
+def _starts(
+    stage: StageProblem, cache: TuningCache, known: Mapping[str, tuple[Choice, ...]], judge: Judge
+) -> list[tuple[int, dict[str, Choice]]]:
+    """Return cycles and choices to start with: the best of each kernel by itself, what is used
+    where nothing is tuned for the whole, and the estimate.
+    """
+    general = cache.choices(stage.config).by_digest
+    return [
+        (stage.cycles(Choices(by_digest=choices), judge), choices)
+        for choices in (
+            {digest: kept[0] for digest, kept in known.items() if kept},
+            {digest: general[digest] for digest in known if digest in general},
+            {digest: kept[-1] for digest, kept in known.items() if kept},
+        )
+    ]
 
 
 def _changes(

@@ -98,13 +98,15 @@ def save_library(library: Library, path: Path, target: CpuTarget) -> tuple[Path,
         If there is no linker for the target, or it fails.
     """
     header = path.with_suffix(".h")
-    header.write_text(library.header)
     if path.suffix == ".so":
-        path.write_bytes(_linked(library, target, (), ("-lpthread", "-lm")))
+        hint = "object files (.o) need none"
+        path.write_bytes(_linked(library, target, (), ("-lpthread", "-lm"), hint))
+        header.write_text(library.header)
         return path, header
     code, constants = path.with_suffix(".o"), path.with_suffix(".constants.o")
     code.write_bytes(library.code)
     constants.write_bytes(library.constants)
+    header.write_text(library.header)
     return code, constants, header
 
 
@@ -118,18 +120,23 @@ def link_bare(library: Library, target: CpuTarget) -> bytes:
     CompileError
         If there is no linker for the target, or it fails.
     """
-    return _linked(library, target, ("-nostdlib",), ("-lgcc",))
+    hint = "a model compiled without machine code computes its host steps in numpy"
+    return _linked(library, target, ("-nostdlib",), ("-lgcc",), hint)
 
 
 def _linked(
-    library: Library, target: CpuTarget, options: tuple[str, ...], needed: tuple[str, ...]
+    library: Library,
+    target: CpuTarget,
+    options: tuple[str, ...],
+    needed: tuple[str, ...],
+    hint: str,
 ) -> bytes:
+    """Return a shared library; `hint` says what does without a linker."""
     candidates = _LINKERS[target.triple.split("-")[0]]
     linker = next(filter(None, map(shutil.which, candidates)), None)
     if linker is None:
         raise CompileError(
-            f"a shared library for {target.name} needs one of {', '.join(candidates)}",
-            hint="object files (.o) need none",
+            f"a shared library for {target.name} needs one of {', '.join(candidates)}", hint=hint
         )
     with tempfile.TemporaryDirectory() as folder:
         objects = [Path(folder) / "code.o", Path(folder) / "constants.o"]
