@@ -9,14 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.compiler.tensor.build import (
-    all_of,
     cast,
     clip,
     parameter,
     reduce_max,
     reduce_min,
     reduce_sum,
-    select,
 )
 from tilewright.compiler.tensor.declare import compute, placeholder, reduce_axis
 from tilewright.compiler.tensor.expressions import Expr, Operand, Tensor
@@ -24,6 +22,7 @@ from tilewright.compiler.tensor.intrinsics import Intrinsic
 from tilewright.compiler.tensor.operators.elementwise import requantized
 from tilewright.compiler.tensor.realisation import RUN_SCOPE
 from tilewright.compiler.tensor.scalar_types import ScalarType
+from tilewright.compiler.tensor.transfers import BORDER, bordered
 from tilewright.isa.config import AcceleratorConfig
 from tilewright.isa.instructions import EXTENT_BITS, VECTOR_OPERAND_BITS, VectorOperation
 from tilewright.isa.memo import memoize
@@ -113,54 +112,18 @@ def gemm_tile(batch: int, block_in: int, block_out: int) -> Intrinsic:
     return EngineIntrinsic(name="gemm", pattern=acc, emitter="gemm", engine=Engine.GEMM)
 
 
-def transfer(
-    name: str, dtype: ScalarType, source: str, target: str, rows: int, columns: int
-) -> Intrinsic:
-    """Declare a copy of up to `rows` times `columns` elements from one memory to another."""
-    origin = placeholder((rows, columns), dtype, "source", scope=source)
-    copy = compute((rows, columns), lambda row, column: origin[row, column], "target", scope=target)
-    return Intrinsic(name=name, pattern=copy, emitter=name, flexible=("row", "column"))
-
-
-def padded_transfer(
-    name: str, dtype: ScalarType, source: str, target: str, shape: tuple[int, int, int]
-) -> Intrinsic:
-    """Declare a copy of up to `shape` rows, columns and lanes, with a border of one value.
-
-    Row `row` and column `column` of the target are those of the source where ``top <= row <
-    bottom`` and ``left <= column < right``, and `fill` elsewhere; the source's region may begin
-    outside of its tensor.
-    """
-    origin = placeholder(shape, dtype, "source", scope=source)
-
-    def element(row: Expr, column: Expr, lane: Expr) -> Expr:
-        return _bordered(row, column, origin[row, column, lane], dtype)
-
-    copy = compute(shape, element, "target", scope=target, parameters=_BORDER)
-    return Intrinsic(name=name, pattern=copy, emitter=name, flexible=("row", "column", "lane"))
-
-
-_BORDER = ("top", "bottom", "left", "right")
-
-
-def _bordered(row: Expr, column: Expr, inside: Expr, dtype: ScalarType) -> Expr:
-    top, bottom, left, right = (parameter(end, INDEX) for end in _BORDER)
-    condition = all_of(top <= row, row < bottom, left <= column, column < right)
-    return select(condition, inside, parameter("fill", dtype))
-
-
 def _load(memory: Memory, entry: tuple[int, int]) -> Intrinsic:
     """Declare the load of planes, rows and columns of activations, with a border of one value."""
     shape = (*(_LONGEST,) * _TILE_AXES, *entry)
     source = placeholder(shape, INT8, "source")
 
     def element(plane: Expr, row: Expr, column: Expr, part: Expr, image: Expr, lane: Expr) -> Expr:
-        return _bordered(row, column, source[plane, row, column, part, image, lane], INT8)
+        return bordered(row, column, source[plane, row, column, part, image, lane], INT8)
 
     name = f"load_{scope_of(memory)}"
     return EngineIntrinsic(
         name=name,
-        pattern=compute(shape, element, "target", scope=scope_of(memory), parameters=_BORDER),
+        pattern=compute(shape, element, "target", scope=scope_of(memory), parameters=BORDER),
         emitter=name,
         engine=Engine.LOAD,
         flexible=("plane", "row", "column", "part"),

@@ -6,7 +6,6 @@ from contextlib import suppress
 import numpy as np
 from hypothesis import strategies as st
 
-from tilewright.compiler.tensor.accelerator import transfer
 from tilewright.compiler.tensor.build import (
     all_of,
     cast,
@@ -25,6 +24,7 @@ from tilewright.compiler.tensor.primitives import ScheduleError
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.statements import LoopKind
+from tilewright.compiler.tensor.transfers import transfer
 
 INT8, INT32 = ScalarType.INT8, ScalarType.INT32
 BOUND_KINDS = [kind for kind in LoopKind if kind.is_block or kind.is_thread]

@@ -5,11 +5,7 @@ import pytest
 from loop_nests import run
 
 from tilewright.compiler.operators import Conv2d
-from tilewright.compiler.tensor.accelerator import (
-    gemm_tile,
-    padded_transfer,
-    transfer,
-)
+from tilewright.compiler.tensor.accelerator import gemm_tile
 from tilewright.compiler.tensor.build import (
     cast,
     constant,
@@ -28,6 +24,7 @@ from tilewright.compiler.tensor.primitives import ScheduleError
 from tilewright.compiler.tensor.printing import format_nest
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
+from tilewright.compiler.tensor.transfers import padded_transfer, transfer
 
 INT8, INT32 = ScalarType.INT8, ScalarType.INT32
 GEMM = gemm_tile(1, 4, 4)
