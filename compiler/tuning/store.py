@@ -243,6 +243,8 @@ def _read(path: Path) -> list[Record]:
     records: list[Record] = []
     damaged: list[int] = []
     for number, line in enumerate(lines, 2):
+        if line == HEADER:  # of another process that began the file at the same time
+            continue
         try:
             records.append(line_to_record(line))
         except DamagedRecord:

@@ -1,6 +1,7 @@
 """Lines of files of tuned choices: what they hold, and what no search has written."""
 
 import json
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,14 @@ def test_a_line_that_is_whole_but_no_record_is_damaged(body: object, tmp_path: P
 def test_what_is_no_json_is_damaged(text: str) -> None:
     with pytest.raises(DamagedRecord):
         line_to_record(line_of(text))
+
+
+def test_a_file_that_two_processes_have_begun_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "choices"
+    records = (
+        KernelRecord(machine="m", kernels=name, choices=CHOICES, budget=1) for name in ("a", "b")
+    )
+    path.write_text("".join(f"{HEADER}\n{record_to_line(record)}\n" for record in records))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TuningWarning)
+        assert set(TuningStore(path).kernels("m")) == {"a", "b"}
