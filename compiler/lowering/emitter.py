@@ -110,21 +110,7 @@ class Emitter:
             span = ring.allocate(key, _padding_entries(region, padding, entry_bytes), pinned)
             self._fill(span, padding.value)
             return span
-        load = Load(
-            memory=memory,
-            dst=0,
-            address=region.address,
-            entries=region.row_bytes // entry_bytes,
-            rows=region.rows,
-            planes=region.planes,
-            row_stride=region.row_stride if region.rows > 1 else 0,
-            plane_stride=region.plane_stride if region.planes > 1 else 0,
-            pad_left=padding.left,
-            pad_right=padding.right,
-            pad_top=padding.top,
-            pad_bottom=padding.bottom,
-            pad_value=padding.value,
-        )
+        load = _load(memory, region, entry_bytes, padding)
         span = ring.allocate(key, load.written_entries, pinned)
         self._append_load(load, span, region)
         return span
@@ -140,18 +126,8 @@ class Emitter:
         span = ring.allocate(key, sum(counts))
         begin = span.begin
         for region, count in zip(regions, counts, strict=True):
-            load = Load(
-                memory=memory,
-                dst=0,
-                address=region.address,
-                entries=region.row_bytes // entry_bytes,
-                rows=region.rows,
-                planes=region.planes,
-                row_stride=region.row_stride if region.rows > 1 else 0,
-                plane_stride=region.plane_stride if region.planes > 1 else 0,
-            )
             part = Span(memory=memory, begin=begin, entries=count)
-            self._append_load(load, part, region)
+            self._append_load(_load(memory, region, entry_bytes), part, region)
             begin += count
         return span
 
@@ -263,6 +239,27 @@ class Emitter:
         self.tasks.append(
             Task(instruction=instruction, reads=reads, writes=writes, dram=dram, layer=self.layer)
         )
+
+
+def _load(
+    memory: Memory, region: DramRegion, entry_bytes: int, padding: Padding = NO_PADDING
+) -> Load:
+    """Return the load of a region, which has no place in its scratchpad yet."""
+    return Load(
+        memory=memory,
+        dst=0,
+        address=region.address,
+        entries=region.row_bytes // entry_bytes,
+        rows=region.rows,
+        planes=region.planes,
+        row_stride=region.row_stride if region.rows > 1 else 0,
+        plane_stride=region.plane_stride if region.planes > 1 else 0,
+        pad_left=padding.left,
+        pad_right=padding.right,
+        pad_top=padding.top,
+        pad_bottom=padding.bottom,
+        pad_value=padding.value,
+    )
 
 
 def _padding_entries(region: DramRegion, padding: Padding, entry_bytes: int) -> int:
