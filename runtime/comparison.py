@@ -56,7 +56,8 @@ class DeviceFailure:
 class Comparison:
     """Runs of one model with the same inputs, in the order of the devices asked for.
 
-    A device that fails does not keep the others from running: it is one of `failures`.
+    A device that fails does not keep the others from running: it is one of `failures`, and also of
+    `runs` where only the run of its layers has failed.
     """
 
     runs: tuple[DeviceRun, ...]
@@ -204,10 +205,10 @@ def compare(
     runs, failures = [], []
     for target in targets:
         try:
-            run = _run(compiled, inputs, target, expected, progress)
+            runs.append(_run(compiled, inputs, target, expected, progress))
             if every is not None:
-                run = replace(run, layers=layer_runs(compiled, arrays, target, every))
-            runs.append(run)
+                layered = layer_runs(compiled, arrays, target, every)
+                runs[-1] = replace(runs[-1], layers=layered)
         except TilewrightError as error:
             failures.append(DeviceFailure(device=target, error=error))
     if not runs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tilewright.compiler.graph import Array, Graph, Node
 from tilewright.isa.errors import InputError
-from tilewright.runtime.files import check_writable
+from tilewright.runtime.files import check_writable, write_atomically
 from tilewright.runtime.tuning import Tuning, TuningSource, open_store
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ def save_native_library(
     ------
     InputError
         If there is no such processor, it lacks what `half` needs, or the code generator is not
-        installed.
+        installed, or a file cannot be written.
     CompileError
         If a shared library cannot be linked.
     """
     require_code_generator()
     from tilewright.cpu_gpu_backends.codegen.target import find_target
-    from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, save_library
+    from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, library_files
     from tilewright.cpu_gpu_backends.cpu.arithmetic import Arithmetic, check_arithmetic
     from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 
@@ -187,7 +187,10 @@ def save_native_library(
     check_arithmetic(arithmetic, target)
     check_writable(path)
     program = lower_graph(graph, target, arithmetic=arithmetic)
-    return save_library(build_library(program, target, c_name(path.stem)), path, target)
+    files = library_files(build_library(program, target, c_name(path.stem)), path, target)
+    for file, data in files.items():
+        write_atomically(file, data)
+    return tuple(files)
 
 
 def require_code_generator() -> None:

@@ -85,8 +85,8 @@ def c_name(text: str) -> str:
     return name if name[:1].isalpha() else f"model_{name}"
 
 
-def save_library(library: Library, path: Path, target: CpuTarget) -> tuple[Path, ...]:
-    """Write a library and its header beside it, and return the paths.
+def library_files(library: Library, path: Path, target: CpuTarget) -> dict[Path, bytes]:
+    """Return the files of a library and of its header beside it.
 
     A path that ends in ``.so`` becomes a shared library, which takes a linker for the target; any
     other one two object files, ``NAME.o`` and ``NAME.constants.o``, and whoever links them adds
@@ -97,17 +97,15 @@ def save_library(library: Library, path: Path, target: CpuTarget) -> tuple[Path,
     CompileError
         If there is no linker for the target, or it fails.
     """
-    header = path.with_suffix(".h")
+    header = {path.with_suffix(".h"): library.header.encode()}
     if path.suffix == ".so":
         hint = "object files (.o) need none"
-        path.write_bytes(_linked(library, target, (), ("-lpthread", "-lm"), hint))
-        header.write_text(library.header)
-        return path, header
-    code, constants = path.with_suffix(".o"), path.with_suffix(".constants.o")
-    code.write_bytes(library.code)
-    constants.write_bytes(library.constants)
-    header.write_text(library.header)
-    return code, constants, header
+        return {path: _linked(library, target, (), ("-lpthread", "-lm"), hint), **header}
+    return {
+        path.with_suffix(".o"): library.code,
+        path.with_suffix(".constants.o"): library.constants,
+        **header,
+    }
 
 
 def link_bare(library: Library, target: CpuTarget) -> bytes:

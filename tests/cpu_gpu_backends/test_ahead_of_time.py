@@ -18,7 +18,7 @@ from tilewright.cpu_gpu_backends.codegen.target import (
     find_target,
     host_target,
 )
-from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, save_library
+from tilewright.cpu_gpu_backends.cpu.ahead_of_time import build_library, c_name, library_files
 from tilewright.cpu_gpu_backends.cpu.elf_data import data_object
 from tilewright.cpu_gpu_backends.cpu.lower import lower_graph
 from tilewright.isa.errors import InputError
@@ -54,7 +54,11 @@ EMULATORS = {
 
 
 def save(graph: Graph, target: CpuTarget, path: Path) -> tuple[Path, ...]:
-    return save_library(build_library(lower_graph(graph, target), target, "net"), path, target)
+    library = build_library(lower_graph(graph, target), target, "net")
+    files = library_files(library, path, target)
+    for file, data in files.items():
+        file.write_bytes(data)
+    return tuple(files)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
