@@ -1,8 +1,7 @@
 """The timeline of a run on the hardware, made of the cycles in which its events were seen."""
 
-from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +27,6 @@ from tilewright.sim.transfers import Transfer, TransferKey, load_key, make_trans
 
 Cycles: TypeAlias = npt.NDArray[np.int64]
 
-#: The engines that each mask of tokens names.
-_ENGINES_OF_MASK = tuple(
-    tuple(engine for engine in Engine if mask >> engine & 1) for mask in range(1 << len(Engine))
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
@@ -45,127 +39,120 @@ class Events:
     cycles: int
 
 
-class _Row(NamedTuple):
-    last_step: int
-    fetch_wait: int = 0
-    token_wait: int = 0
-    token_giver: int = NO_ENGINE
-    drain: int = 0
-    busy: int = 0
-    memory_wait: int = 0
-    dram_bytes: int = 0
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Facts:
+    """What the program says of its instructions, one value each."""
+
+    engine: npt.NDArray[np.int8]
+    #: Engines that it takes tokens from and gives tokens to, one bit each.
+    wait: Cycles
+    signal: Cycles
+    #: Cycles from its last step to its finish.
+    tail: Cycles
+    #: Steps with start-up, except that of a load; `_EVERY_CYCLE` where each cycle is one.
+    steps: Cycles
+    dram_bytes: Cycles
+
+
+#: In `_Facts.steps`.
+_EVERY_CYCLE = -1
 
 
 def measured_timeline(program: Program, events: Events) -> Timeline:
     """Name what each engine did between the events; the simulator is not asked."""
-    rows = _Reader(program, events).rows()
-    instructions = program.instructions
-    engines = [NO_ENGINE if item.engine is None else item.engine for item in instructions]
-    columns = dict(zip(_Row._fields, np.array(rows, dtype=np.int64).T.copy(), strict=True))
+    facts = _facts(program)
+    runs = facts.engine != NO_ENGINE
+    last_step = np.where(runs, events.finish - facts.tail, events.cycles)
+    idle_from = _idle_from(facts, events, last_step)
+    token, giver = _tokens(facts, events)
+    fetched = np.maximum(idle_from, events.dispatch + QUEUE_CYCLES)
+    supplied = np.maximum(fetched, token)
+    began = np.maximum(events.start, idle_from)
+    worked = last_step + 1 - began
+    startup = np.maximum(0, events.start + LOAD_START_CYCLES - began)
+    steps = facts.steps + np.where(facts.engine == Engine.LOAD, startup, 0)
+    busy = np.where(facts.steps == _EVERY_CYCLE, worked, steps)
     return Timeline(
         cycles=events.cycles,
-        engine=np.array(engines, dtype=np.int8),
+        engine=facts.engine,
         dispatch=events.dispatch,
         start=events.start,
+        last_step=last_step,
         finish=events.finish,
-        token_giver=columns.pop("token_giver").astype(np.int8),
-        fetch_bytes=len(engines) * instruction_bytes(program.config),
-        **columns,
+        fetch_wait=np.where(runs, fetched - idle_from, 0),
+        token_wait=np.where(runs, supplied - fetched, 0),
+        token_giver=np.where(runs & (supplied > fetched), giver, NO_ENGINE).astype(np.int8),
+        drain=np.where(runs, np.maximum(0, events.start - supplied), 0),
+        busy=np.where(runs, busy, 0),
+        memory_wait=np.where(runs, worked - busy, 0),
+        dram_bytes=facts.dram_bytes,
+        fetch_bytes=len(program.instructions) * instruction_bytes(program.config),
     )
 
 
-class _Reader:
-    """Walks over the instructions in the order in which they started."""
+def _idle_from(facts: _Facts, events: Events, last_step: Cycles) -> Cycles:
+    """Return the cycle from which the engine of each instruction had nothing else to do."""
+    result = np.zeros_like(last_step)
+    for engine in Engine:
+        mine = np.flatnonzero(facts.engine == engine)
+        mine = mine[np.argsort(events.start[mine], kind="stable")]
+        result[mine[1:]] = last_step[mine[:-1]] + 1
+    return result
 
-    def __init__(self, program: Program, events: Events) -> None:
-        self._program = program
-        # Lists: a number at a time comes much faster out of one than out of an array.
-        self._dispatch: list[int] = events.dispatch.tolist()
-        self._start: list[int] = events.start.tolist()
-        self._finish: list[int] = events.finish.tolist()
-        self._cycles = events.cycles
-        self._tails: dict[type[AnyInstruction], int] = {}
-        self._transfers: dict[TransferKey, Transfer] = {}
-        self._idle_from = dict.fromkeys(Engine, 0)
-        #: First cycle in which each token could be taken, by giver and taker.
-        self._tokens = {(giver, taker): deque[int]() for giver in Engine for taker in Engine}
 
-    def rows(self) -> list[_Row]:
-        count = range(len(self._program.instructions))
-        for position in sorted(count, key=self._finish.__getitem__):
-            self._give(position)
-        rows = [_Row(last_step=self._cycles)] * len(count)
-        for position in sorted(count, key=self._start.__getitem__):
-            engine = self._program.instructions[position].engine
-            if engine is not None:
-                rows[position] = self._row(position, engine)
-        return rows
+def _tokens(facts: _Facts, events: Events) -> tuple[Cycles, Cycles]:
+    """Return the first cycle in which all tokens were there, and the giver of the last one.
 
-    def _give(self, position: int) -> None:
-        instruction = self._program.instructions[position]
-        if instruction.engine is None:
-            return
-        cycle = self._finish[position] + TOKEN_CYCLES
-        for taker in _ENGINES_OF_MASK[instruction.signal]:
-            self._tokens[instruction.engine, taker].append(cycle)
+    Each channel is a queue: the n-th token taken is the n-th token given.
+    """
+    token, last_giver = np.zeros_like(events.finish), np.full_like(events.finish, NO_ENGINE)
+    for giver in Engine:
+        for taker in Engine:
+            gives = (facts.engine == giver) & (facts.signal >> taker & 1 == 1)
+            takers = np.flatnonzero((facts.engine == taker) & (facts.wait >> giver & 1 == 1))
+            takers = takers[np.argsort(events.start[takers], kind="stable")]
+            given = np.sort(events.finish[gives])[: len(takers)] + TOKEN_CYCLES
+            takers = takers[: len(given)]
+            later = given > token[takers]
+            token[takers[later]], last_giver[takers[later]] = given[later], giver
+    return token, last_giver
 
-    def _row(self, position: int, engine: Engine) -> _Row:
-        instruction = self._program.instructions[position]
-        start = self._start[position]
-        token, giver = 0, NO_ENGINE
-        for other in _ENGINES_OF_MASK[instruction.wait]:
-            cycle = self._tokens[other, engine].popleft()
-            if cycle > token:
-                token, giver = cycle, int(other)
-        idle_from = self._idle_from[engine]
-        fetched = max(idle_from, self._dispatch[position] + QUEUE_CYCLES)
-        supplied = max(fetched, token)
-        began = max(start, idle_from)
-        last_step = self._finish[position] - self._tail(instruction)
-        self._idle_from[engine] = last_step + 1
-        steps, dram_bytes = self._work(instruction, start=start, began=began)
-        busy = last_step + 1 - began if steps is None else steps
-        return _Row(
-            last_step=last_step,
-            fetch_wait=fetched - idle_from,
-            token_wait=supplied - fetched,
-            token_giver=giver if supplied > fetched else NO_ENGINE,
-            drain=max(0, start - supplied),
-            busy=busy,
-            memory_wait=last_step + 1 - began - busy,
-            dram_bytes=dram_bytes,
-        )
 
-    def _tail(self, instruction: AnyInstruction) -> int:
+def _facts(program: Program) -> _Facts:
+    config = program.config
+    transfers: dict[TransferKey, Transfer] = {}
+    tails: dict[type[AnyInstruction], int] = {}
+
+    def work(key: TransferKey, startup: int) -> tuple[int, int]:
+        if key not in transfers:
+            transfers[key] = make_transfer(key, config)
+        return startup + transfers[key].steps, transfers[key].data_bytes
+
+    rows = []
+    for instruction in program.instructions:
         kind = type(instruction)
-        if kind not in self._tails:
-            self._tails[kind] = _tail(instruction, self._program.config)
-        return self._tails[kind]
-
-    def _work(
-        self, instruction: AnyInstruction, *, start: int, began: int
-    ) -> tuple[int | None, int]:
-        """Cycles of steps and start-up, none where every cycle is one, and bytes moved.
-
-        `began` is the cycle from which its engine has worked for it.
-        """
+        if kind not in tails:
+            tails[kind] = _tail(instruction, config)
         match instruction:
             case Load():
-                transfer = self._transfer(load_key(instruction, self._program.config))
-                startup = max(0, start + LOAD_START_CYCLES - began)
-                return startup + transfer.steps, transfer.data_bytes
+                done = work(load_key(instruction, config), 0)
             case Store():
-                transfer = self._transfer(store_key(instruction, self._program.config))
-                return STORE_START_CYCLES + transfer.steps, transfer.data_bytes
+                done = work(store_key(instruction, config), STORE_START_CYCLES)
             case Gemm() | Vector() | Finish():
-                return None, 0
+                done = _EVERY_CYCLE, 0
             case _:
                 assert_never(instruction)
-
-    def _transfer(self, key: TransferKey) -> Transfer:
-        if key not in self._transfers:
-            self._transfers[key] = make_transfer(key, self._program.config)
-        return self._transfers[key]
+        engine = NO_ENGINE if instruction.engine is None else instruction.engine
+        rows.append((engine, instruction.wait, instruction.signal, tails[kind], *done))
+    engines, wait, signal, tail, steps, dram_bytes = np.array(rows, dtype=np.int64).T.copy()
+    return _Facts(
+        engine=engines.astype(np.int8),
+        wait=wait,
+        signal=signal,
+        tail=tail,
+        steps=steps,
+        dram_bytes=dram_bytes,
+    )
 
 
 def _tail(instruction: AnyInstruction, config: AcceleratorConfig) -> int:
