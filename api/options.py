@@ -18,7 +18,7 @@ from tilewright.isa.program import Program, check_config
 from tilewright.list_options import ListOption, add_list
 from tilewright.runtime.compiled_model import CompiledModel
 from tilewright.runtime.configurations import DEFAULT_PRESET
-from tilewright.runtime.devices import parse_device, runs_graphs
+from tilewright.runtime.devices import AnyDevice, Device, parse_device, runs_graphs
 from tilewright.runtime.files import check_writable
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import Model, compile_model, load
@@ -94,12 +94,17 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads``."""
     parser.add_argument(
-        "--threads",
-        metavar="N",
-        type=positive_number,
-        default=1,
-        help="threads of device cpu (default: %(default)s)",
+        "--threads", metavar="N", type=positive_number, help="threads of device cpu (default: 1)"
     )
+
+
+def chosen_threads(arguments: argparse.Namespace, device: AnyDevice) -> int:
+    """Return the number of ``--threads``, which only device ``cpu`` has."""
+    if arguments.threads is None:
+        return 1
+    if device is not Device.CPU:
+        raise InputError(f"--threads is for device cpu, not {device.value}")
+    return int(arguments.threads)
 
 
 def add_arithmetic(parser: argparse.ArgumentParser) -> None:
@@ -236,17 +241,18 @@ def _accelerator_notes(model: Model, config: AcceleratorConfig) -> tuple[str, ..
     return (f"the network's batch of {images} {filled}, as batch is {config.batch}",)
 
 
-def check_outputs(json: Path | None, *paths: Path | None) -> None:
+def check_outputs(json: Path | None, *paths: Path | None, appended: tuple[Path, ...] = ()) -> None:
     """Refuse output files that cannot be written, or are named twice, before any work is done.
 
-    Only the JSON may go to stdout.
+    Only the JSON may go to stdout. Those `appended` to may lie in folders that do not exist yet.
     """
-    others = [path for path in paths if path is not None]
+    others = [path for path in (*paths, *appended) if path is not None]
     if STANDARD_OUTPUT in others:
         raise InputError("only --json writes to stdout: name a file instead of '-'")
     named = others if json is None or json == STANDARD_OUTPUT else [json, *others]
     for path in named:
-        check_writable(path)
+        if path not in appended:
+            check_writable(path)
     resolved = [path.resolve() for path in named]
     for path, place in zip(named, resolved, strict=True):
         if resolved.count(place) > 1:

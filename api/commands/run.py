@@ -20,6 +20,7 @@ from tilewright.options import (
     add_threads,
     check_outputs,
     chosen_inputs,
+    chosen_threads,
     load_or_compile,
     load_program_file,
 )
@@ -72,12 +73,13 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
         raise InputError(
             f"device {device.value!r} counts no cycles: there is nothing to report or to trace"
         )
+    threads = chosen_threads(arguments, device)
     files = map(output_path, arguments.outputs)
     check_outputs(arguments.json, arguments.report, arguments.trace, arguments.vcd, *files)
     if is_program(arguments.model):
         result = _run_program(arguments, device, terminal)
     else:
-        result = _run_model(arguments, device, terminal)
+        result = _run_model(arguments, device, threads, terminal)
     save_outputs(result.outputs, choose_outputs(tuple(result.outputs), arguments.outputs))
     if arguments.report:
         result.save_report(arguments.report)
@@ -87,7 +89,9 @@ def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
     return Outcome(record=_record(result, arguments, time.perf_counter() - start))
 
 
-def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Terminal) -> RunResult:
+def _run_model(
+    arguments: argparse.Namespace, device: AnyDevice, threads: int, terminal: Terminal
+) -> RunResult:
     compiled = load_or_compile(arguments, terminal, device.value)
     choose_outputs(compiled.graph.outputs, arguments.outputs)
     inputs = chosen_inputs(arguments, compiled.graph, terminal)
@@ -97,7 +101,7 @@ def _run_model(arguments: argparse.Namespace, device: AnyDevice, terminal: Termi
             device.value,
             progress=progress,
             vcd=arguments.vcd,
-            threads=arguments.threads,
+            threads=threads,
             half=arguments.half,
             direct=arguments.direct,
         )

@@ -25,6 +25,7 @@ from tilewright.options import (
     check_outputs,
     check_quantised,
     chosen_config,
+    chosen_threads,
     load_networks,
     natural_number,
     positive_number,
@@ -42,6 +43,11 @@ _DEVICES = (Device.SIM, Device.CPU, Device.OPENCL, Device.CUDA)
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_networks(parser)
     add_config(parser)
+    _add_search(parser)
+    _add_files(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         choices=[device.value for device in _DEVICES],
@@ -78,6 +84,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="of what is drawn at random where candidates are measured (default: 0)",
     )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache",
         metavar="FILE",
@@ -92,19 +101,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(arguments: argparse.Namespace, terminal: Terminal) -> Outcome:
-    check_outputs(arguments.json)
+    path = arguments.cache or user_cache_path()
+    check_outputs(arguments.json, appended=(path,))
     device = Device(arguments.device)
     if device is not Device.SIM and (arguments.config or arguments.changes):
         raise InputError(f"--config and --set describe the accelerator, not device {device.value}")
     if arguments.half and device not in (Device.OPENCL, Device.CUDA):
         raise InputError(f"--half is for devices opencl and cuda, not {device.value}")
+    threads = chosen_threads(arguments, device)
     graphs = load_networks(arguments.models, terminal)
-    path = arguments.cache or user_cache_path()
     files = (*(() if arguments.fresh else (SHIPPED,)), path)
     if device is Device.SIM:
         record = _tune_accelerator(graphs, files, arguments, terminal)
     else:
-        record = _tune_measured(graphs, files, device, arguments, terminal)
+        record = _tune_measured(graphs, files, device, threads, arguments, terminal)
     terminal.result(f"choices are in {path}")
     return Outcome(record={"device": device.value, **record, "cache": str(path)})
 
@@ -150,6 +160,7 @@ def _tune_measured(
     graphs: list[Graph],
     files: tuple[Path, ...],
     device: Device,
+    threads: int,
     arguments: argparse.Namespace,
     terminal: Terminal,
 ) -> dict[str, Any]:
@@ -166,14 +177,14 @@ def _tune_measured(
         start = time.perf_counter()
         with terminal.stage(f"tuning {graph.name} for {device.value}") as advance:
             show = _showing(graph.name, advance, terminal)
-            result = _measure(graph, store, device, arguments, show)
+            result = _measure(graph, store, device, threads, arguments, show)
         seconds = time.perf_counter() - start
         records.append({"model": graph.name, **asdict(result), "wall_seconds": seconds})
         rows.append(_measured_row(graph.name, result, seconds))
-    threads = f", threads: {arguments.threads}" if device is Device.CPU else ""
+    shared = f", threads: {threads}" if device is Device.CPU else ""
     terminal.table(
         Table(
-            title=f"Tuned for {device.value}{threads}, measured in turns",
+            title=f"Tuned for {device.value}{shared}, measured in turns",
             columns=(
                 "model",
                 "untuned ms",
@@ -187,7 +198,7 @@ def _tune_measured(
             numbers=("untuned ms", "tuned ms", "faster", "searched", "measured", "seconds"),
         )
     )
-    given = {"threads": arguments.threads} if device is Device.CPU else {"half": arguments.half}
+    given = {"threads": threads} if device is Device.CPU else {"half": arguments.half}
     return {**given, "seed": arguments.seed, "models": records}
 
 
@@ -195,6 +206,7 @@ def _measure(
     graph: Graph,
     store: TuningStore,
     device: Device,
+    threads: int,
     arguments: argparse.Namespace,
     show: Callable[[Progress], None],
 ) -> MeasuredResult:
@@ -203,7 +215,7 @@ def _measure(
             return tune_for_processor(
                 graph,
                 store,
-                threads=arguments.threads,
+                threads=threads,
                 budget=arguments.budget,
                 jobs=arguments.jobs,
                 seed=arguments.seed,

@@ -158,6 +158,15 @@ PRESETS = "presets: vta, pynq, ultra96, ecp5, tiny"
         ),
         ("run MODEL --report folder", "cannot write folder: it is a folder", None),
         ("run MODEL --report a --trace ./a", "output file a is named twice", None),
+        ("tune MODEL --json a --cache ./a", "output file a is named twice", None),
+        ("run MODEL --threads 2", "--threads is for device cpu, not sim", None),
+        (
+            "run MODEL --device reference --threads 1",
+            "--threads is for device cpu, not reference",
+            None,
+        ),
+        ("tune MODEL --threads 2", "--threads is for device cpu, not sim", None),
+        ("tune MODEL --device opencl --threads 2", "--threads is for device cpu, not opencl", None),
         ("compile MODEL -o none/m.tw", "cannot write none/m.tw: there is no folder none", None),
         ("disasm none.tw", "cannot read program none.tw: no such file or directory", None),
         (
