@@ -124,6 +124,8 @@ def _valued_chains(
             continue
         digest = chain_digest(kernels[first : first + length], schedules)
         choice = choices.of(digest) if choices.by_digest else None
+        if choice is not None and not _suits(choice, schedules):
+            choice = None
         gain = 0.0
         if choice is not None:
             alone = [_alone(schedule, choices) for schedule in singles[first : first + length]]
@@ -185,6 +187,12 @@ def _worthwhile(schedules: Sequence[Schedule]) -> bool:
 def weights_stay(schedules: Sequence[Schedule], config: AcceleratorConfig) -> bool:
     """Whether the weights of all kernels fit `wgt` together."""
     return sum(schedule.resident_weights for schedule in schedules) <= config.wgt_entries
+
+
+def _suits(choice: Choice, schedules: Sequence[Schedule]) -> bool:
+    """Whether a choice, perhaps of a file that another program wrote, has tiles for each kernel."""
+    wanted = (LaneTiling if isinstance(one, LaneSchedule) else MatrixTiling for one in schedules)
+    return [type(tiling) for tiling in choice.tilings] == list(wanted)
 
 
 def tuned_pipeline(first: int, schedules: Sequence[Schedule], choice: Choice) -> Pipeline:

@@ -12,6 +12,8 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.lowering.choices import NO_CHOICES, Choice, Choices
+from tilewright.compiler.lowering.lane_tiling import LaneTiling
+from tilewright.compiler.lowering.tiling import MatrixTiling
 from tilewright.compiler.networks import Network, build_network
 from tilewright.compiler.tuning.cache import TuningCache
 from tilewright.compiler.tuning.context import Progress
@@ -24,6 +26,7 @@ from tilewright.isa.program import Program
 from tilewright.runtime.tuning import simulated_cycles, tune_graph
 
 BUDGET = 6
+MATRIX_TILE = MatrixTiling(rows=1, columns=1, out_blocks=1, in_blocks=1, channels_outside=False)
 
 
 def network() -> tuple[Graph, GraphBuilder]:
@@ -75,6 +78,24 @@ def test_any_kept_choice_leaves_results_unchanged(tmp_path: Path) -> None:
 
 class Interruption(Exception):
     """Stands for Ctrl-C."""
+
+
+def test_a_chain_with_tiles_of_another_kind_counts_as_not_tuned() -> None:
+    graph, _ = network()
+    (stage,) = find_stages(graph, ECP5)
+    found = {
+        item.digest: search(item, ECP5, simulated_cycles, budget=BUDGET).choices[0]
+        for item in stage.problems
+    }
+    alone = {digest: choice for digest, choice in found.items() if len(choice.tilings) == 1}
+    expected = cycles(graph, ECP5, Choices(by_digest=alone))
+    chains = found.keys() - alone.keys()
+    assert chains
+    for count in (0, 1, 2, 3):
+        for tiling in (LaneTiling(rows=1, columns=1, blocks=1), MATRIX_TILE):
+            wrong = Choice(tilings=(tiling,) * count, cycles=0)
+            choices = Choices(by_digest={**alone, **dict.fromkeys(chains, wrong)})
+            assert cycles(graph, ECP5, choices) == expected
 
 
 def test_an_interrupted_search_goes_on_where_it_was(tmp_path: Path) -> None:
