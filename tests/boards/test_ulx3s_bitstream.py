@@ -17,6 +17,7 @@ from tilewright.isa.validator import validate
 #: One product per cycle, short queues and 32-bit ports: what is placed and routed in minutes.
 LEAST = ULX3S.config.replace(
     name="ulx3s-least",
+    clock_mhz=80.0,
     block_in=1,
     block_out=1,
     port_bits=32,

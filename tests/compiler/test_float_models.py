@@ -4,29 +4,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published_models import OPEN_SHAPES
 
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.operators import Transpose
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers import read_model
 
-#: Files, the shapes that they leave open, and the prefix of the golden outputs.
+#: Files, and the prefix of the golden outputs.
 MODELS = {
-    "mnist_cnn.onnx": ({}, "out0:"),
-    "resnet20_cifar10.onnx": ({}, "out0:"),
-    "efficientnet_lite0.onnx": ({}, "out0:"),
-    "ultraface_rfb320.onnx": ({}, "out0:"),
-    "ppocr_cls_v2.onnx": ({"x": (1, 3, 48, 192)}, "out0:"),
-    "resnet8_cifar10_float.tflite": ({}, "xnnpack_out0:"),
-    "kws_dscnn_float.tflite": ({}, "xnnpack_out0:"),
-    "blazeface_short_range.tflite": ({}, "xnnpack_out0:"),
+    "mnist_cnn.onnx": "out0:",
+    "resnet20_cifar10.onnx": "out0:",
+    "efficientnet_lite0.onnx": "out0:",
+    "ultraface_rfb320.onnx": "out0:",
+    "ppocr_cls_v2.onnx": "out0:",
+    "resnet8_cifar10_float.tflite": "xnnpack_out0:",
+    "kws_dscnn_float.tflite": "xnnpack_out0:",
+    "blazeface_short_range.tflite": "xnnpack_out0:",
 }
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_outputs_are_near_the_golden_ones(name: str, shared_models: Path) -> None:
-    shapes, prefix = MODELS[name]
-    graph = lower_to_integer(read_model(shared_models / "models" / name, shapes))
+    prefix = MODELS[name]
+    path = shared_models / "models" / name
+    graph = lower_to_integer(read_model(path, OPEN_SHAPES.get(name)))
     golden = np.load(shared_models / "golden" / f"{name}.npz")
     if "input" in golden:
         (output,) = graph.outputs
@@ -45,6 +47,6 @@ def test_outputs_are_near_the_golden_ones(name: str, shared_models: Path) -> Non
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_images_are_turned_at_most_once(name: str, shared_models: Path) -> None:
-    graph = lower_to_integer(read_model(shared_models / "models" / name, MODELS[name][0]))
+    graph = lower_to_integer(read_model(shared_models / "models" / name, OPEN_SHAPES.get(name)))
     kinds = [type(node.op) for node in graph.nodes]
     assert kinds.count(Transpose) <= 1

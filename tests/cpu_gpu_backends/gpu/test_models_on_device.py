@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integer_graphs import GraphBuilder
+from published_models import OPEN_SHAPES
 
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph
@@ -34,8 +35,6 @@ REAL = (
     pytest.param("resnet8_cifar10_float.tflite", marks=pytest.mark.slow),
     pytest.param("ultraface_rfb320.onnx", marks=pytest.mark.slow),
 )
-#: Shapes of inputs whose files leave them open.
-SHAPES = {"ppocr_cls_v2.onnx": {"x": (1, 3, 48, 192)}}
 #: Largest difference of a network of real numbers, relative to the largest output.
 TOLERANCE = 2e-5
 
@@ -101,7 +100,7 @@ def test_a_model_equals_the_integer_graph(
 def test_a_model_of_real_numbers_is_close(
     opencl: OpenClDevice, shared_models: Path, name: str
 ) -> None:
-    graph = load(shared_models / "models" / name, shapes=SHAPES.get(name)).graph
+    graph = load(shared_models / "models" / name, shapes=OPEN_SHAPES.get(name)).graph
     inputs = random_inputs(graph, seed=1)
     model = GpuModel.load(compile_for_gpu(graph, opencl.capability, opencl.dialect), opencl)
     results = model.run(inputs)
