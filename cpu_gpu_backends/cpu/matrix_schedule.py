@@ -14,9 +14,10 @@ from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
-#: Positions that read so many bytes together stay there while panels are streamed past them: not
-#: worth it for fewer tiles than these, nor where a position reads fewer bytes.
-_CACHED_BLOCK_BYTES, _FEWEST_TILES, _FEWEST_READ_BYTES = 1024 * 1024, 4, 2048
+#: Positions that read so many bytes together stay there while panels are streamed past them, in the
+#: cache of the one processor that also wrote them: not worth it for fewer tiles than these, nor
+#: where a position reads fewer bytes.
+_CACHED_BLOCK_BYTES, _FEWEST_TILES, _FEWEST_READ_BYTES = 1024 * 1024, 4, 1024
 #: Kernels of fewer tasks are shared among threads by parts of a row, too.
 _FEWEST_TASKS = 8
 #: Iterations of the innermost loop that are written out.
