@@ -1,6 +1,6 @@
 """Runs the ONNX node tests through the reader and the float graph, and prints what came of each.
 
-Run as ``python benchmarks/onnx_coverage.py [-v] [--device cpu|opencl]``; exit status 1 if any
+Run as ``python benchmarks/onnx_coverage.py [-v] [--device cpu|opencl|cuda]``; exit status 1 if any
 result is wrong. The cases are those that the installed onnx package generates. Each is tried with
 all its inputs given at run time; where the file then is refused, with all but the first one as
 initialisers, which is how networks state weights, shapes and axes.
@@ -24,6 +24,8 @@ from tilewright.compiler.graph import Array, Graph
 from tilewright.compiler.passes.pipeline import lower_to_integer
 from tilewright.compiler.readers.onnx_reader import HANDLERS, read_onnx
 from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
+from tilewright.cpu_gpu_backends.gpu.cuda_device import open_cuda_device
+from tilewright.cpu_gpu_backends.gpu.device import KernelDevice
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
 from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 from tilewright.isa.errors import TilewrightError
@@ -37,8 +39,9 @@ DISPUTED = {
     "test_resize_downsample_scales_linear_align_corners",
     "test_resize_downsample_scales_cubic_align_corners",
 }
+Results: TypeAlias = Mapping[str, Array]
 #: From a graph and its inputs to its outputs.
-Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Mapping[str, Array]]
+Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Results]
 PASSED, REFUSED, WRONG = "passed", "refused", "wrong"
 
 
@@ -127,29 +130,34 @@ def _compare(found: Any, want: Any, element_type: int, case: Any) -> str:
     return "" if close.all() else f"differs in {np.count_nonzero(~close)} of {close.size} elements"
 
 
-def run_natively(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def run_natively(graph: Graph, inputs: Mapping[str, Array]) -> Results:
     """Run a graph as machine code."""
     return NativeGraphs().run(graph, inputs, 1)
 
 
-@cache
-def _opencl() -> OpenClDevice:
-    return OpenClDevice(optimise=False)
-
-
-def run_on_opencl(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Run a graph as kernels of the first OpenCL device."""
-    device = _opencl()
+def run_as_kernels(device: KernelDevice, graph: Graph, inputs: Mapping[str, Array]) -> Results:
+    """Run a graph as kernels of a device."""
     model = GpuModel.load(compile_for_gpu(graph, device.capability, device.dialect), device)
     results = model.run(inputs)
     model.close()
     return results
 
 
+@cache
+def _opencl() -> KernelDevice:
+    return OpenClDevice(optimise=False)
+
+
+@cache
+def _cuda() -> KernelDevice:
+    return open_cuda_device()
+
+
 RUNNERS: Mapping[str, Runner] = {
     "reference": evaluate,
     "cpu": run_natively,
-    "opencl": run_on_opencl,
+    "opencl": lambda graph, inputs: run_as_kernels(_opencl(), graph, inputs),
+    "cuda": lambda graph, inputs: run_as_kernels(_cuda(), graph, inputs),
 }
 
 

@@ -21,7 +21,6 @@ from tilewright.cpu_gpu_backends.gpu.layers import Layer
 from tilewright.cpu_gpu_backends.gpu.lowering import Choice, choices_of, lower_layer
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
 from tilewright.cpu_gpu_backends.gpu.nvrtc import Form, compile_cuda
-from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 from tilewright.cpu_gpu_backends.gpu.source import kernel_source
 
 
@@ -97,13 +96,13 @@ def check(case: Case, device: KernelDevice, *, half: bool = False, number: int =
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_attention_is_one_kernel(opencl: OpenClDevice, name: str) -> None:
-    check(CASES[name], opencl)
+def test_attention_is_one_kernel(gpu: KernelDevice, name: str) -> None:
+    check(CASES[name], gpu)
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-def test_every_tile_of_queries_and_keys(opencl: OpenClDevice, number: int) -> None:
-    check(CASES["uneven"], opencl, number=number)
+def test_every_tile_of_queries_and_keys(gpu: KernelDevice, number: int) -> None:
+    check(CASES["uneven"], gpu, number=number)
 
 
 @pytest.mark.parametrize("name", ["uneven", "first blocks hidden"])
@@ -111,27 +110,27 @@ def test_attention_in_cuda(tmp_path: Path, name: str) -> None:
     check(CASES[name], HostCudaDevice(tmp_path))
 
 
-def test_without_fusion_scores_lie_in_memory(opencl: OpenClDevice) -> None:
+def test_without_fusion_scores_lie_in_memory(gpu: KernelDevice) -> None:
     model, inputs = network(CASES["uneven"])
     (expected,) = onnxruntime.InferenceSession(model).run(None, inputs)
-    program = compile_for_gpu(graph_of(model), opencl.capability, opencl.dialect, fuse=False)
+    program = compile_for_gpu(graph_of(model), gpu.capability, gpu.dialect, fuse=False)
     assert len(program.launches) == 4
-    results = GpuModel.load(program, opencl).run(inputs)
+    results = GpuModel.load(program, gpu).run(inputs)
     np.testing.assert_allclose(results["y"], expected, rtol=2e-5, atol=2e-5)
 
 
-def test_what_others_read_is_not_hidden_in_a_kernel(opencl: OpenClDevice) -> None:
+def test_what_others_read_is_not_hidden_in_a_kernel(gpu: KernelDevice) -> None:
     model, _ = network(CASES["uneven"])
     graph = graph_of(model)
     (softmax,) = (node for node in graph.nodes if "Softmax" in type(node.op).__name__)
     shown = replace(graph, outputs=(*graph.outputs, *softmax.outputs))
-    program = compile_for_gpu(shown, opencl.capability, opencl.dialect)
+    program = compile_for_gpu(shown, gpu.capability, gpu.dialect)
     assert len(program.launches) == 3
 
 
-def test_heads_too_long_for_a_block_stay_apart(opencl: OpenClDevice) -> None:
+def test_heads_too_long_for_a_block_stay_apart(gpu: KernelDevice) -> None:
     case = Case(query=(8, 136), key=(136, 8), value=(8, 136))
-    program = compile_for_gpu(graph_of(network(case)[0]), opencl.capability, opencl.dialect)
+    program = compile_for_gpu(graph_of(network(case)[0]), gpu.capability, gpu.dialect)
     assert len(program.launches) == 3
 
 

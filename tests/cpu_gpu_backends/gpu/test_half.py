@@ -29,7 +29,6 @@ from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
 from tilewright.cpu_gpu_backends.gpu.device import KernelDevice
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
 from tilewright.cpu_gpu_backends.gpu.nvrtc import Form, compile_cuda
-from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 
 
 def float_network() -> tuple[Graph, dict[str, np.ndarray]]:
@@ -89,8 +88,8 @@ def check_near(device: KernelDevice) -> None:
         np.testing.assert_allclose(results[name], values, rtol=0.02, atol=0.01)
 
 
-def test_a_network_in_float16(opencl: OpenClDevice) -> None:
-    check_near(opencl)
+def test_a_network_in_float16(gpu: KernelDevice) -> None:
+    check_near(gpu)
 
 
 @pytest.mark.parametrize("generation", [0, 75, 80])

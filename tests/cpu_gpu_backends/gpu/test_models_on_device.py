@@ -8,8 +8,8 @@ from published_models import OPEN_SHAPES
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.graph import Graph
 from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
+from tilewright.cpu_gpu_backends.gpu.device import KernelDevice
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
-from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 from tilewright.runtime.inputs import random_inputs
 from tilewright.runtime.model import load
 
@@ -39,7 +39,7 @@ REAL = (
 TOLERANCE = 2e-5
 
 
-def check_equal(graph: Graph, inputs: dict[str, np.ndarray], device: OpenClDevice) -> None:
+def check_equal(graph: Graph, inputs: dict[str, np.ndarray], device: KernelDevice) -> None:
     program = compile_for_gpu(graph, device.capability, device.dialect)
     model = GpuModel.load(program, device)
     expected = evaluate(graph, inputs)
@@ -64,12 +64,12 @@ def residual_network() -> GraphBuilder:
 
 
 @pytest.mark.parametrize("fuse", [True, False])
-def test_a_network_with_and_without_fusion(opencl: OpenClDevice, fuse: bool) -> None:
+def test_a_network_with_and_without_fusion(gpu: KernelDevice, fuse: bool) -> None:
     builder = residual_network()
     graph = builder.build(*builder.outputs)
-    program = compile_for_gpu(graph, opencl.capability, opencl.dialect, fuse=fuse)
+    program = compile_for_gpu(graph, gpu.capability, gpu.dialect, fuse=fuse)
     inputs = builder.values(graph)
-    results = GpuModel.load(program, opencl).run(inputs)
+    results = GpuModel.load(program, gpu).run(inputs)
     for name, values in evaluate(graph, inputs).items():
         np.testing.assert_array_equal(results[name], values, name)
     # The sum and its limits belong to the last convolution.
@@ -77,32 +77,32 @@ def test_a_network_with_and_without_fusion(opencl: OpenClDevice, fuse: bool) -> 
     assert ("Add3" in layers) is not fuse
 
 
-def test_a_tail_reads_the_tile_that_its_block_computes(opencl: OpenClDevice) -> None:
+def test_a_tail_reads_the_tile_that_its_block_computes(gpu: KernelDevice) -> None:
     """An axis of one image, read as element 0 by a sum, does not widen what a block keeps."""
     builder = GraphBuilder(seed=6)
     x = builder.input(1, 12, 12, 32)
     plain = builder.conv(x, 32, kernel=(3, 3), pads=(1, 1, 1, 1))
     graph = builder.build(builder.add(x, builder.conv(plain, 32, kernel=(3, 3), pads=(1, 1, 1, 1))))
-    program = compile_for_gpu(graph, opencl.capability, opencl.dialect)
+    program = compile_for_gpu(graph, gpu.capability, gpu.dialect)
     alone, with_tail = (launch.kernel.shared_bytes for launch in program.launches)
     assert with_tail == alone
 
 
 @pytest.mark.parametrize("name", INTEGER)
 def test_a_model_equals_the_integer_graph(
-    opencl: OpenClDevice, shared_models: Path, name: str
+    gpu: KernelDevice, shared_models: Path, name: str
 ) -> None:
     graph = load(shared_models / "models" / name).graph
-    check_equal(graph, random_inputs(graph, seed=1), opencl)
+    check_equal(graph, random_inputs(graph, seed=1), gpu)
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_model_of_real_numbers_is_close(
-    opencl: OpenClDevice, shared_models: Path, name: str
+    gpu: KernelDevice, shared_models: Path, name: str
 ) -> None:
     graph = load(shared_models / "models" / name, shapes=OPEN_SHAPES.get(name)).graph
     inputs = random_inputs(graph, seed=1)
-    model = GpuModel.load(compile_for_gpu(graph, opencl.capability, opencl.dialect), opencl)
+    model = GpuModel.load(compile_for_gpu(graph, gpu.capability, gpu.dialect), gpu)
     results = model.run(inputs)
     for one, values in evaluate(graph, inputs).items():
         limit = TOLERANCE * np.abs(values).max()

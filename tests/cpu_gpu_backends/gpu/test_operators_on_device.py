@@ -7,8 +7,8 @@ from operator_cases import OperatorCase, operator_cases
 from tilewright.compiler.evaluate import evaluate
 from tilewright.compiler.operators import Operator
 from tilewright.cpu_gpu_backends.gpu.compile_graph import compile_for_gpu
+from tilewright.cpu_gpu_backends.gpu.device import KernelDevice
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
-from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 
 CASES = operator_cases()
 
@@ -18,10 +18,10 @@ def test_every_operator_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_an_operator_equals_the_graph(opencl: OpenClDevice, case: OperatorCase) -> None:
+def test_an_operator_equals_the_graph(gpu: KernelDevice, case: OperatorCase) -> None:
     graph = case.graph
-    program = compile_for_gpu(graph, opencl.capability, opencl.dialect)
-    model = GpuModel.load(program, opencl)
+    program = compile_for_gpu(graph, gpu.capability, gpu.dialect)
+    model = GpuModel.load(program, gpu)
     (result,) = model.run(case.inputs).values()
     (expected,) = evaluate(graph, case.inputs).values()
     assert (result.dtype, result.shape) == (expected.dtype, expected.shape)

@@ -9,16 +9,16 @@ from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.lower import lower
 from tilewright.compiler.tensor.primitives import ScheduleError
 from tilewright.compiler.tensor.printing import format_nest
+from tilewright.cpu_gpu_backends.gpu.device import KernelDevice
 from tilewright.cpu_gpu_backends.gpu.kernels import KernelError
 from tilewright.cpu_gpu_backends.gpu.nest_run import run_nest
-from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 
 loose = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
-def check_on_device(draw: st.DrawFn, tensor: Tensor, device: OpenClDevice) -> None:
+def check_on_device(draw: st.DrawFn, tensor: Tensor, device: KernelDevice) -> None:
     """A random schedule of `tensor` runs on the device and yields what whole arrays do."""
     schedule = schedule_randomly(draw, tensor)
     inputs = random_inputs(tensor, seed=len(schedule.trace))
@@ -36,15 +36,15 @@ def check_on_device(draw: st.DrawFn, tensor: Tensor, device: OpenClDevice) -> No
 @settings(loose, max_examples=40)
 @given(data=st.data(), tensor=computations())
 def test_random_schedules_on_the_device(
-    opencl: OpenClDevice, data: st.DataObject, tensor: Tensor
+    gpu: KernelDevice, data: st.DataObject, tensor: Tensor
 ) -> None:
-    check_on_device(data.draw, tensor, opencl)
+    check_on_device(data.draw, tensor, gpu)
 
 
 @pytest.mark.slow
 @settings(loose, max_examples=1500)
 @given(data=st.data(), tensor=computations())
 def test_many_random_schedules_on_the_device(
-    opencl: OpenClDevice, data: st.DataObject, tensor: Tensor
+    gpu: KernelDevice, data: st.DataObject, tensor: Tensor
 ) -> None:
-    check_on_device(data.draw, tensor, opencl)
+    check_on_device(data.draw, tensor, gpu)

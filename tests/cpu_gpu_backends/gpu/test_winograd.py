@@ -22,7 +22,6 @@ from tilewright.cpu_gpu_backends.gpu.layers import Layer
 from tilewright.cpu_gpu_backends.gpu.lowering import Choice, choices_of, lower_layer
 from tilewright.cpu_gpu_backends.gpu.model import GpuModel
 from tilewright.cpu_gpu_backends.gpu.nvrtc import Form, compile_cuda
-from tilewright.cpu_gpu_backends.gpu.opencl_device import OpenClDevice
 from tilewright.cpu_gpu_backends.gpu.source import kernel_source
 from tilewright.cpu_gpu_backends.gpu.winograd import WinogradTile, saves_time
 
@@ -76,8 +75,8 @@ def check(name: str, device: KernelDevice, *, outputs: int | None = None) -> Non
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_filtered_convolutions_are_close(opencl: OpenClDevice, name: str) -> None:
-    check(name, opencl)
+def test_filtered_convolutions_are_close(gpu: KernelDevice, name: str) -> None:
+    check(name, gpu)
 
 
 @pytest.mark.parametrize("outputs", [2, 4])
