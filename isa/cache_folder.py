@@ -66,14 +66,17 @@ def _remove_oldest(newest: Path, most_bytes: int) -> None:
     for _, size, file in sorted(files, reverse=True):
         room -= size
         if room < 0 and file.name not in (newest.name, _LOCK_NAME):
-            file.unlink()
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Let one process at a time note uses, add and remove."""
-    import fcntl  # not on every system on which compiled models run
-
+    try:
+        import fcntl
+    except ImportError:  # Windows: of two processes that remove a file one finds it gone
+        yield
+        return
     with (folder / _LOCK_NAME).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,11 +1,13 @@
 """Compiled kernels on disk, each under the digest of everything that it depends on."""
 
+import contextlib
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tilewright.isa.cache_folder import KEPT_BYTES, find_kept, keep_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +15,8 @@ class KernelCache:
     """A folder of compiled kernels; without one, nothing is kept."""
 
     folder: Path | None
+    #: Of all kept kernels; those whose use is longest ago go first.
+    most_bytes: int = KEPT_BYTES
 
     def get(self, parts: tuple[str, ...], build: Callable[[], bytes]) -> bytes:
         """Return what `build` yields for these `parts`, from the folder if it is there.
@@ -21,32 +25,27 @@ class KernelCache:
         """
         if self.folder is None:
             return build()
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        path = self.folder / digest[:2] / digest[2:]
-        try:
-            return path.read_bytes()
-        except OSError:
-            data = build()
-        _write(path, data)
+        path = self.folder / _digest(parts)
+        if find_kept(path):
+            with contextlib.suppress(OSError):
+                return path.read_bytes()
+        data = build()
+        with contextlib.suppress(OSError):
+            self._keep(path, data)
         return data
 
     def forget(self, parts: tuple[str, ...]) -> None:
         """Remove what is kept for `parts`, if it is."""
         if self.folder is not None:
-            digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-            (self.folder / digest[:2] / digest[2:]).unlink(missing_ok=True)
+            (self.folder / _digest(parts)).unlink(missing_ok=True)
 
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes it at the same time."""
-    try:
+    def _keep(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            made.write_bytes(data)
+            keep_file(made, path, most_bytes=self.most_bytes)
+
+
+def _digest(parts: tuple[str, ...]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
