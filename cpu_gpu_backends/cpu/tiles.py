@@ -13,6 +13,9 @@ COLUMN_STEP = 4
 _PANEL_VECTORS = (2, 3, 4, 1, 5, 6)
 #: With few rows, wide panels keep enough sums in flight to hide the latency of an addition.
 _FEW_ROWS = 5
+#: Registers that one operand takes where a panel has vectors of two lengths: less, and LLVM's
+#: allocation keeps sums on the stack, at twice the time (a convolution of 144 to 24 channels).
+_UNEVEN_OPERANDS = 3
 _WIDE_PANEL_VECTORS = (8, 6, 4, 3, 2, 1)
 
 
@@ -59,6 +62,10 @@ def choose_panels(channels: int, rows: int, target: CpuTarget) -> Panels:
 
 
 def tile_rows(width: int, target: CpuTarget) -> int:
-    """Return how many rows of a panel's sums fit beside its weights and one operand."""
+    """Return how many rows of a panel's sums fit beside its weights and one operand.
+
+    Where the last vector of a panel is shorter, an operand takes a register for each length.
+    """
     vectors = -(-width // lanes(target))
-    return max(1, (target.vector_registers - 1 - vectors) // vectors)
+    operands = 1 if width % lanes(target) == 0 else _UNEVEN_OPERANDS
+    return max(1, (target.vector_registers - operands - vectors) // vectors)
