@@ -25,12 +25,17 @@ from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
 from tilewright.cpu_gpu_backends.cpu.tiles import lanes
 
 #: Outputs of a row that are computed together; each loads as many columns once, not three times.
-_COLUMNS = 7
+_COLUMNS, _FEWEST_COLUMNS = 7, 4
+#: Vectors of channels that are computed together, the preferred number first: lines are read side
+#: by side, and sums enough are in flight to hide the latency of an addition.
+_VECTORS = (2, 3, 1)
+#: The part of the registers that hold sums; others hold weights and what is read.
+_SUM_REGISTERS = 7 / 16
 #: Columns of which the rows that a window reads stay in the nearest cache, where often only some of
 #: its sets hold one group of channels.
 _BLOCK_COLUMNS = 28
 #: Images of fewer rows are shared among threads by channels.
-_FEWEST_SHARED_ROWS = 14
+_FEWEST_SHARED_ROWS = 15
 _LARGEST_STORED = 255
 
 
@@ -82,8 +87,9 @@ def _padded_view(image: Activation, op: Conv2d | FloatConv2d) -> View:
 
 def shared_by_rows(channels: int, target: CpuTarget) -> DepthwisePlan:
     """Return the plan of a kernel that threads share by rows of its result."""
+    group = channel_group(channels, target)
     return DepthwisePlan(
-        columns=_COLUMNS, channels=channel_group(channels, target), outside=Outside.POSITIONS
+        columns=_columns(group, target), channels=group, outside=Outside.POSITIONS
     )
 
 
@@ -92,7 +98,7 @@ def _usual_plan(shape: tuple[int, ...], target: CpuTarget) -> DepthwisePlan:
     group = channel_group(channels, target)
     by_channels = height < _FEWEST_SHARED_ROWS and channels > group
     return DepthwisePlan(
-        columns=_COLUMNS,
+        columns=_columns(group, target),
         channels=group,
         outside=Outside.PANELS if by_channels else Outside.POSITIONS,
     )
@@ -122,7 +128,16 @@ def _arrange(s: Schedule, shape: tuple[int, ...], plan: DepthwisePlan) -> None:
 
 
 def channel_group(channels: int, target: CpuTarget) -> int:
-    """Return how many channels are computed together: a divisor, one or two vectors if possible."""
+    """Return how many channels are computed together: a divisor, whole vectors if possible."""
     step = lanes(target)
-    best = max(width for width in range(1, 2 * step + 1) if channels % width == 0)
-    return step if channels % step == 0 else best
+    for vectors in _VECTORS:
+        width = vectors * step
+        if channels % width == 0 and _columns(width, target) >= _FEWEST_COLUMNS:
+            return width
+    return max(width for width in range(1, 2 * step + 1) if channels % width == 0)
+
+
+def _columns(group: int, target: CpuTarget) -> int:
+    """Return the most columns whose sums for a group of channels fit into the registers."""
+    vectors = -(-group // lanes(target))
+    return max(1, min(_COLUMNS, int(target.vector_registers * _SUM_REGISTERS) // vectors))
