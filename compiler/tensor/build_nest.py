@@ -37,6 +37,7 @@ def build_nest(state: State) -> LoopNest:
         inputs=state.inputs,
         outputs=tuple(placed[name].storage for name in state.outputs),
         body=body,
+        ahead=state.ahead,
     )
 
 

@@ -8,6 +8,7 @@ from tilewright.compiler.tensor.primitives import (
     ComputeInline,
     DoubleBuffer,
     Fuse,
+    Prefetch,
     Primitive,
     ReduceFactor,
     Reorder,
@@ -35,6 +36,7 @@ _NAMES: dict[type[Primitive], str] = {
     ReduceFactor: "reduce_factor",
     StorageAlign: "storage_align",
     DoubleBuffer: "double_buffer",
+    Prefetch: "prefetch",
     Roll: "roll",
 }
 
@@ -44,7 +46,7 @@ def refuse(primitive: Primitive, reason: str, *, hint: str | None = None) -> Sch
     name = primitive.kind.value if isinstance(primitive, Annotate) else _NAMES[type(primitive)]
     target = (
         f"tensor {primitive.tensor!r}"
-        if isinstance(primitive, CacheRead)
+        if isinstance(primitive, CacheRead | Prefetch)
         else f"stage {primitive.stage!r}"
     )
     return ScheduleError(f"{name} of {target}: {reason}", hint=hint)

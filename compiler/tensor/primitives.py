@@ -133,6 +133,14 @@ class DoubleBuffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prefetch:
+    """Whoever reads the input `tensor` also asks for what lies so many elements further on."""
+
+    tensor: str
+    elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roll:
     """Each iteration of `axis`, a reduce loop of `consumer`, also carries the stage's reduction on.
 
@@ -161,6 +169,7 @@ Primitive: TypeAlias = (
     | ReduceFactor
     | StorageAlign
     | DoubleBuffer
+    | Prefetch
     | Roll
 )
 

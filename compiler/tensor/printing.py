@@ -109,6 +109,7 @@ def format_nest(nest: LoopNest) -> str:
     """Return a loop nest: its tensors, then its statements, ``0..n`` excluding n."""
     lines = [f"input  {tensor}" for tensor in nest.inputs]
     lines += [f"output {tensor}" for tensor in nest.outputs]
+    lines += [f"ahead  {name}: {elements} elements" for name, elements in nest.ahead]
     return "\n".join([*lines, *_lines(nest.body, "")])
 
 

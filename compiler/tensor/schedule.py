@@ -12,6 +12,7 @@ from tilewright.compiler.tensor.primitives import (
     ComputeInline,
     DoubleBuffer,
     Fuse,
+    Prefetch,
     Primitive,
     ReduceFactor,
     Reorder,
@@ -204,6 +205,13 @@ class Schedule:
     def double_buffer(self, stage: str) -> None:
         """Keep the storage of `stage` twice."""
         self.apply(DoubleBuffer(stage=stage))
+
+    def prefetch(self, tensor: str, elements: int) -> None:
+        """Fetch what lies `elements` behind each element that is read of an input.
+
+        A hint for processors, for what is read in the order in which it lies, once, from memory.
+        """
+        self.apply(Prefetch(tensor=tensor, elements=elements))
 
     def roll(
         self, stage: str, consumer: str, axis: str, *, names: tuple[str, str] | None = None

@@ -143,11 +143,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Inputs and stages, each stage after what it reads."""
+    """Inputs and stages, each stage after what it reads; inputs of which more is fetched ahead."""
 
     inputs: tuple[Tensor, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[str, ...]
+    ahead: tuple[tuple[str, int], ...] = ()
 
     def __iter__(self) -> Iterator[Stage]:
         return iter(self.stages)

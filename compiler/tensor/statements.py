@@ -138,11 +138,19 @@ Statement: TypeAlias = For | If | Store | Allocate | Seq | IntrinsicCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopNest:
-    """A statement that computes `outputs` from `inputs`."""
+    """A statement that computes `outputs` from `inputs`.
+
+    Attributes
+    ----------
+    ahead
+        Names of inputs, and how many elements behind each element read a processor fetches more.
+        A hint: what is computed does not change.
+    """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     body: Statement
+    ahead: tuple[tuple[str, int], ...] = ()
 
 
 def sequence(*statements: Statement) -> Statement:

@@ -29,7 +29,7 @@ NOTHING = Seq(statements=())
 
 def tidy(nest: LoopNest) -> LoopNest:
     """Return an equivalent loop nest without what can be proved superfluous."""
-    return LoopNest(inputs=nest.inputs, outputs=nest.outputs, body=_tidy(nest.body, {}))
+    return replace(nest, body=_tidy(nest.body, {}))
 
 
 def _tidy(statement: Statement, ranges: Ranges) -> Statement:

@@ -30,6 +30,7 @@ from tilewright.compiler.tensor.primitives import (
     ComputeInline,
     DoubleBuffer,
     Fuse,
+    Prefetch,
     Primitive,
     ReduceFactor,
     Reorder,
@@ -81,6 +82,8 @@ def _apply(state: State, primitive: Primitive, intrinsics: Mapping[str, Intrinsi
             return _storage_align(state, primitive)
         case DoubleBuffer():
             return _double_buffer(state, primitive)
+        case Prefetch():
+            return _prefetch(state, primitive)
         case _:
             assert_never(primitive)
 
@@ -125,6 +128,16 @@ def _double_buffer(state: State, primitive: DoubleBuffer) -> State:
     if stage.name in state.outputs:
         raise refuse(primitive, "it is an output")
     return state.updated(replace(stage, double_buffer=True))
+
+
+def _prefetch(state: State, primitive: Prefetch) -> State:
+    inputs = [tensor.name for tensor in state.inputs]
+    if primitive.tensor not in inputs:
+        raise refuse(primitive, f"it is none of the inputs, which are {', '.join(inputs)}")
+    if primitive.elements < 1:
+        raise refuse(primitive, f"{primitive.elements} elements are not ahead")
+    others = tuple(one for one in state.ahead if one[0] != primitive.tensor)
+    return replace(state, ahead=(*others, (primitive.tensor, primitive.elements)))
 
 
 def _split(state: State, primitive: Split) -> State:

@@ -1,6 +1,6 @@
 """What the emission of one function keeps: its builder, variables, tensors and vector lanes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -46,6 +46,8 @@ class Frame:
         Lanes of the vector loop that is being emitted, 0 outside of one.
     check_bounds
         Whether every access is checked against its tensor's shape.
+    ahead
+        Inputs of which what lies so many elements behind each element read is fetched, too.
     values
         Results by what they stand for, valid in the current basic block only.
     positions
@@ -56,6 +58,7 @@ class Frame:
     builder: ir.IRBuilder
     target: CpuTarget
     check_bounds: bool = False
+    ahead: Mapping[str, int] = field(default_factory=dict)
     variables: dict[str, Binding] = field(default_factory=dict)
     ranges: dict[str, Interval] = field(default_factory=dict)
     storages: dict[str, Storage] = field(default_factory=dict)

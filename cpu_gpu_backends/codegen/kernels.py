@@ -53,7 +53,10 @@ def emit_kernel(
     function.append_basic_block("entry")
     start = function.append_basic_block("start")
     frame = Frame(
-        builder=ir.IRBuilder(start), target=options.target, check_bounds=options.check_bounds
+        builder=ir.IRBuilder(start),
+        target=options.target,
+        check_bounds=options.check_bounds,
+        ahead=dict(nest.ahead),
     )
     for tensor, pointer, given in zip(tensors, function.args, strides, strict=False):
         steps = contiguous_strides(tensor.shape) if given is None else given

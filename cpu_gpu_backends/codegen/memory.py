@@ -12,6 +12,7 @@ from tilewright.cpu_gpu_backends.codegen.byte_tables import emit_byte_lookup, is
 from tilewright.cpu_gpu_backends.codegen.failures import emit_bounds_check
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes, Storage
 from tilewright.cpu_gpu_backends.codegen.types import (
+    BYTE,
     INDEX,
     POINTER,
     declare_intrinsic,
@@ -24,6 +25,13 @@ from tilewright.cpu_gpu_backends.codegen.types import (
     suffix,
     with_lanes,
 )
+
+#: Of a cache, on every processor that we know.
+_LINE_BYTES = 64
+#: To read, into all levels of the cache, of data.
+_PREFETCH_NAME, _PREFETCH = "llvm.prefetch.p0", (0, 3, 1)
+#: Size of the numbers that `Memory.load_as` reads side by side.
+_WORD_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ class Memory:
         if place.spread is None and place.step in (0, 1):
             kind = with_lanes(element, frame.lanes if place.step else 0)
             value = b.load(self._address(storage, place), typ=kind, align=_size(tensor.dtype))
+            self._fetch_ahead(storage, place, max(1, lanes_of(value)) * _size(tensor.dtype))
         elif place.spread is not None and self._is_lookup(storage, place):
             value = emit_byte_lookup(b, self._address(storage, place), place.spread)
         else:
@@ -95,6 +104,7 @@ class Memory:
         if key not in frame.values:
             address, size = self._address(storage, place), _size(tensor.dtype)
             frame.values[key] = frame.builder.load(address, typ=kind, align=size)
+            self._fetch_ahead(storage, place, lanes_of(frame.values[key]) * _WORD_BYTES)
         return frame.values[key]
 
     def store_as(self, tensor: Tensor, indices: tuple[Expr, ...], value: ir.Value) -> None:
@@ -103,6 +113,18 @@ class Memory:
         place = self._place(storage, indices)
         self._forget(storage)
         frame.builder.store(value, self._address(storage, place), align=_size(tensor.dtype))
+
+    def _fetch_ahead(self, storage: Storage, place: _Place, size_bytes: int) -> None:
+        """Fetch the line that lies some way behind what was read, if so much begins one."""
+        b, element = self._frame.builder, _size(storage.tensor.dtype)
+        distance = self._frame.ahead.get(storage.tensor.name, 0) * element
+        begins_line = place.constant * element % _LINE_BYTES == 0
+        if not distance or not (begins_line or size_bytes >= _LINE_BYTES):
+            return
+        address = b.gep(self._address(storage, place), [index(distance)], source_etype=BYTE)
+        operands = (address, *(ir.Constant(ir.IntType(32), value) for value in _PREFETCH))
+        kinds = tuple(operand.type for operand in operands)
+        b.call(declare_intrinsic(b.module, _PREFETCH_NAME, ir.VoidType(), kinds), operands)
 
     def _is_lookup(self, storage: Storage, place: _Place) -> bool:
         """Whether lanes read a table of bytes, each wherever a byte says."""

@@ -30,7 +30,7 @@ def peel_uneven_tiles(nest: LoopNest) -> LoopNest:
     Within unrolled loops the guards of the last iteration are decided when code is emitted, so
     that the tile stays in registers.
     """
-    return tidy(LoopNest(inputs=nest.inputs, outputs=nest.outputs, body=_peel(nest.body)))
+    return tidy(replace(nest, body=_peel(nest.body)))
 
 
 def _peel(statement: Statement) -> Statement:

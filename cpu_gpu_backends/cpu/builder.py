@@ -133,7 +133,7 @@ class ProgramBuilder:
             places[tensor.name], tensors[tensor.name] = whole_view(name, tensor.shape), tensor
             body = body.body
         for part in body.statements if isinstance(body, Seq) else (body,):
-            self._add(layer, part, tensors, places)
+            self._add(layer, part, tensors, places, nest.ahead)
 
     def _add(
         self,
@@ -141,11 +141,13 @@ class ProgramBuilder:
         body: Statement,
         tensors: Mapping[str, Tensor],
         places: Mapping[str, View],
+        ahead: tuple[tuple[str, int], ...],
     ) -> None:
         read, written = used_tensors(body)
         outputs = tuple(tensors[name] for name in tensors if name in written)
         inputs = tuple(tensors[name] for name in tensors if name in read - written)
-        nest = LoopNest(inputs=inputs, outputs=outputs, body=body)
+        kept = tuple(one for one in ahead if one[0] in read - written)
+        nest = LoopNest(inputs=inputs, outputs=outputs, body=body, ahead=kept)
         views = tuple(places[tensor.name] for tensor in (*inputs, *outputs))
         self._steps.append(Kernel(name=layer, nest=nest, views=views))
 

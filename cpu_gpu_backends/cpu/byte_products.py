@@ -81,6 +81,7 @@ def lower_byte_product(context: Context, group: Group, output: Activation) -> No
         epilogue=lambda total, at: sums.epilogue(total, at, output, signed=packs),
         target=context.target,
         weights_per_image=True,
+        fetch_ahead=False,
         plan=matrix_plan(group),
     )
     a_strides = (factors.a.strides[0], 0, 1)

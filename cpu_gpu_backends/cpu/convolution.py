@@ -25,6 +25,7 @@ from tilewright.cpu_gpu_backends.cpu.matrix_schedule import (
     REGISTER,
     Window,
     arrange_matrix,
+    fetch_weights_ahead,
     usual_plan,
 )
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan
@@ -45,6 +46,7 @@ def matrix_nest(
     target: CpuTarget,
     weights_per_image: bool = False,
     same_positions: bool = False,
+    fetch_ahead: bool = True,
     plan: MatrixPlan | None = None,
 ) -> LoopNest:
     """Return the loops of a matrix kernel with operands ``image`` and ``weights``.
@@ -61,6 +63,8 @@ def matrix_nest(
     same_positions
         Whether a thread computes the same positions of all images, where the plan lets threads
         share positions: for kernels that share them so before and behind this one.
+    fetch_ahead
+        Whether weights lie packed in the order in which they are read, and come from memory.
     plan
         What a tuner has chosen, for panels of this width.
     """
@@ -80,6 +84,8 @@ def matrix_nest(
     schedule = Schedule(out, intrinsics=[dot_products(kind, REGISTER) for kind in DotProducts])
     plan = plan or usual_plan(window, panels, weight_dtype, target)
     arrange_matrix(schedule, window, panels, dots, target, plan, same_positions)
+    if fetch_ahead:
+        fetch_weights_ahead(schedule, window, panels, weight_dtype)
     return peel_uneven_tiles(lower(schedule))
 
 

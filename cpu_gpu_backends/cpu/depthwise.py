@@ -88,9 +88,7 @@ def _padded_view(image: Activation, op: Conv2d | FloatConv2d) -> View:
 def shared_by_rows(channels: int, target: CpuTarget) -> DepthwisePlan:
     """Return the plan of a kernel that threads share by rows of its result."""
     group = channel_group(channels, target)
-    return DepthwisePlan(
-        columns=_columns(group, target), channels=group, outside=Outside.POSITIONS
-    )
+    return DepthwisePlan(columns=_columns(group, target), channels=group, outside=Outside.POSITIONS)
 
 
 def _usual_plan(shape: tuple[int, ...], target: CpuTarget) -> DepthwisePlan:

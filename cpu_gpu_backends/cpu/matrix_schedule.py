@@ -14,6 +14,8 @@ from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
+#: Weights up to this size stay in the nearest cache; of others so many bytes are fetched ahead.
+_NEAR_WEIGHT_BYTES, _AHEAD_BYTES = 16 * 1024, 8 * 1024
 #: Positions that read so many bytes together stay there while panels are streamed past them, in the
 #: cache of the one processor that also wrote them: not worth it for fewer tiles than these, nor
 #: where a position reads fewer bytes.
@@ -156,6 +158,19 @@ def arrange_matrix(
     s.vectorize("out", "o.inner")
     operations = rows * columns * -(-panels.width // lanes(target))
     _arrange_sums(s, window, dots, operations, plan.unroll)
+
+
+def fetch_weights_ahead(
+    s: Schedule, window: Window, panels: Panels, weight_dtype: ScalarType
+) -> None:
+    """Schedule: packed weights are asked for before they are read, if they are many.
+
+    They are read in the order in which they lie, each panel for some tiles: the first of these
+    would wait for memory or for a cache far away.
+    """
+    size_bytes = int(weight_dtype.numpy.itemsize)
+    if panels.channels * window.depth * size_bytes > _NEAR_WEIGHT_BYTES:
+        s.prefetch("weights", _AHEAD_BYTES // size_bytes)
 
 
 def _divisor(extent: int, most: int) -> int:
