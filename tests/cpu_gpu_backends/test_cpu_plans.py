@@ -24,6 +24,7 @@ from tilewright.cpu_gpu_backends.cpu.plans import (
     Plan,
     WinogradPlan,
 )
+from tilewright.cpu_gpu_backends.cpu.program import Kernel
 from tilewright.cpu_gpu_backends.cpu.tuning import CpuTuning
 from tilewright.runtime.inputs import random_inputs
 
@@ -67,6 +68,16 @@ def test_matrix_plans_keep_every_bit(
     for plan in MATRIX_PLANS:
         (found,) = results(graph, inputs, plan).values()
         np.testing.assert_array_equal(found, expected, str(plan))
+
+
+@pytest.mark.parametrize(("channels", "fetched"), [(16, set()), (512, {"weights"})])
+def test_many_weights_are_fetched_ahead(channels: int, fetched: set[str]) -> None:
+    builder = GraphBuilder(1)
+    x = builder.input(1, 4, 4, channels)
+    graph = builder.build(builder.conv(x, 64))
+    steps = lower_graph(graph, host_target()).steps
+    nests = [step.nest for step in steps if isinstance(step, Kernel)]
+    assert {name for nest in nests for name, _ in nest.ahead} == fetched
 
 
 @pytest.mark.parametrize("outside", Outside)

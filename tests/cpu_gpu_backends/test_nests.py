@@ -7,6 +7,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from llvmlite import ir
 
 from tilewright.compiler.tensor.build import (
     call,
@@ -27,9 +28,10 @@ from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.semantics import call as exact_call
 from tilewright.compiler.tensor.statements import For, LoopNest, Store
 from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts, dot_products
+from tilewright.cpu_gpu_backends.codegen.kernels import KernelOptions, emit_kernel
 from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.single_nest import compile_nest
-from tilewright.cpu_gpu_backends.codegen.target import X86_64_V3, CpuTarget, host_target
+from tilewright.cpu_gpu_backends.codegen.target import X86_64_V3, CpuTarget, Feature, host_target
 from tilewright.cpu_gpu_backends.cpu.arrangement import arrange
 from tilewright.isa.errors import CompileError, InputError
 
@@ -135,6 +137,30 @@ def test_peeling_changes_no_result(rows: int, tile: int, rng: np.random.Generato
     for form in (nest, peel_uneven_tiles(nest)):
         np.testing.assert_array_equal(interpret(form, given)["out"], expected)
         np.testing.assert_array_equal(compile_nest(form, host_target()).run(given)["out"], expected)
+
+
+@pytest.mark.parametrize(("columns", "fetched"), [(8, 1), (28, 2), (32, 2)])
+def test_what_is_fetched_ahead_begins_lines(
+    columns: int, fetched: int, rng: np.random.Generator
+) -> None:
+    a, b = placeholder((3, 5), FLOAT32, "a"), placeholder((5, columns), FLOAT32, "b")
+    k = reduce_axis(5, "k")
+    out = compute((3, columns), lambda i, j: reduce_sum(a[i, k.var] * b[k.var, j], k), "out")
+    schedule = Schedule(out)
+    schedule.reorder("out", "k", "i", "j")
+    schedule.unroll("out", "i")
+    schedule.vectorize("out", "j")
+    schedule.prefetch("b", 1000)
+    nest, module = lower(schedule), ir.Module()
+    wide = replace(X86_64_V3, features=X86_64_V3.features | {Feature.AVX512F})
+    emit_kernel(module, "kernel", nest, (None, None, None), KernelOptions(target=wide))
+    # One for all three rows, which read the same; of 28 columns the last four end a line.
+    assert str(module).count('call void @"llvm.prefetch.p0"') == fetched
+    assert str(module).count("i64 4000") == fetched
+    given = {"a": rng.standard_normal((3, 5)), "b": rng.standard_normal((5, columns))}
+    given = {name: values.astype(np.float32) for name, values in given.items()}
+    (result,) = compile_nest(nest, host_target()).run(given).values()
+    np.testing.assert_allclose(result, given["a"] @ given["b"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("outputs", [4, 20, 40, 64])

@@ -248,6 +248,7 @@ def _tensorize(draw: st.DrawFn, schedule: Schedule) -> None:
 
 def _storage(draw: st.DrawFn, schedule: Schedule) -> None:
     stage, loop = _loop(draw, schedule)
+    schedule.prefetch(draw(st.sampled_from(schedule.state.inputs)).name, draw(st.integers(1, 99)))
     schedule.double_buffer(stage)
     schedule.storage_align(stage, loop, draw(st.integers(1, 8)), draw(st.integers(0, 3)))
 

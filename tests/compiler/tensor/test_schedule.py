@@ -238,6 +238,12 @@ REFUSALS: list[tuple[str, Use, str]] = [
         "storage_align of stage 'total': 'i' is none of the axes with a stride, none",
     ),
     ("two buffers", lambda s: s.double_buffer("y"), "double_buffer of stage 'y': it is an output"),
+    (
+        "fetched result",
+        lambda s: s.prefetch("total", 8),
+        "prefetch of tensor 'total': it is none of the inputs, which are x",
+    ),
+    ("behind", lambda s: s.prefetch("x", 0), "prefetch of tensor 'x': 0 elements are not ahead"),
 ]
 
 
