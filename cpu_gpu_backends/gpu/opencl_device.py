@@ -24,6 +24,8 @@ from tilewright.cpu_gpu_backends.gpu.kernel_cache import KernelCache
 from tilewright.cpu_gpu_backends.gpu.kernels import Kernel
 
 _DOUBLE = "cl_khr_fp64"
+#: What every device can compile.
+_PROBE = "__kernel void probe(__global int *x) { x[get_global_id(0)] = 1; }"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -188,7 +190,10 @@ def _pyopencl() -> Any:
 
 
 def _find_device(cl: Any) -> Any:
-    """Return the first GPU, or where there is none the first device of any kind."""
+    """Return the first GPU, or where there is none the first device that compiles kernels.
+
+    A PoCL older than the processor that it runs on is a device, and compiles nothing.
+    """
     try:
         devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error:
@@ -199,7 +204,20 @@ def _find_device(cl: Any) -> Any:
             hint="install the driver of the GPU, or PoCL to use the processor",
         )
     gpus = [device for device in devices if device.type & cl.device_type.GPU]
-    return (gpus or devices)[0]
+    if gpus:
+        return gpus[0]
+    complaints = []
+    for device in devices:
+        try:
+            cl.Program(cl.Context([device]), _PROBE).build()
+        except cl.Error as error:
+            complaints.append(f"{device.name.strip()}: {_first_complaint(str(error))}")
+        else:
+            return device
+    raise DeviceError(
+        f"no OpenCL device of this computer compiles a kernel: {'; '.join(complaints)}",
+        hint="install a PoCL that knows this processor, for example Debian's pocl-opencl-icd",
+    )
 
 
 def _capability(cl: Any, device: Any) -> Capability:

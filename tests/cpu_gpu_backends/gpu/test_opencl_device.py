@@ -75,6 +75,31 @@ def test_without_a_device_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         OpenClDevice()
 
 
+def test_a_device_that_compiles_nothing_is_passed_over(
+    opencl: OpenClDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a PoCL that is older than the processor."""
+    build, refused = cl.Program.build, []
+
+    def build_later(self: object, *arguments: object, **named: object) -> object:
+        if not refused:
+            refused.append(self)
+            raise cl.RuntimeError("error: unknown target CPU 'generic'")
+        return build(self, *arguments, **named)
+
+    platforms = cl.get_platforms()
+    monkeypatch.setattr(cl, "get_platforms", lambda: platforms + platforms)
+    monkeypatch.setattr(cl.Program, "build", build_later)
+    OpenClDevice()
+    monkeypatch.setattr(cl, "get_platforms", lambda: platforms[:1])
+    refused.clear()
+    message = (
+        r"^no OpenCL device of this computer compiles a kernel: .*unknown target CPU 'generic'$"
+    )
+    with pytest.raises(DeviceError, match=message):
+        OpenClDevice()
+
+
 def test_kernels_are_kept_on_disk_and_made_again_where_damaged(
     opencl: OpenClDevice, tmp_path: Path
 ) -> None:
