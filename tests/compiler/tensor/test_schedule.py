@@ -420,6 +420,7 @@ def test_traces_cover_every_primitive() -> None:
     other = cpu_matmul()
     last = Schedule(stencil())
     last.compute_inline("twice")
+    last.prefetch("x", 16)
     traces = (schedule.trace, other.trace, last.trace)
     for trace in traces:
         assert trace_from_json(trace_to_json(trace)) == trace
