@@ -23,28 +23,10 @@ _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 _EXP = (0.500000003, 0.166665734, 0.041666364, 0.00836377616, 0.00139421182)
 #: ``(tanh(x) / x - 1) / x**2`` in ``x**2`` for ``|x| <= 0.625``.
 _TANH = (-0.333333292, 0.133327945, -0.0538540604, 0.0210100429, -0.00611314197)
-#: ``erf(x) / x`` in ``x**2`` for ``|x| <= 1``.
-_ERF_INSIDE = (
-    1.12837917,
-    -0.376126271,
-    0.112836002,
-    -0.0268544439,
-    0.00518953409,
-    -0.000802083011,
-    7.8890822e-05,
-)
-#: ``-log(1 - erf(x))`` for ``1 <= x <= 4``, beyond which erf is 1 in float32.
-_ERF_OUTSIDE = (
-    -0.000291945355,
-    1.13012305,
-    0.632008313,
-    0.109914106,
-    -0.0263297947,
-    0.00472842363,
-    -0.00059034847,
-    4.53141281e-05,
-    -1.6005777e-06,
-)
+#: ``erf(x) / x`` in ``x**2`` for ``|x| <= 3.92``, beyond which erf is 1 in float32: a quotient.
+_ERF_OVER = (1.12837915, 0.190376659, 0.0527454568, 0.00376451507, 0.000284889288, 2.05073784e-06)
+_ERF_UNDER = (1.0, 0.502049664, 0.114097404, 0.0149669952, 0.00116232592, 3.80987693e-05)
+_ERF_END = 3.9192059
 #: ``(log(1 + f) - f + f**2 / 2) / f**3`` for ``sqrt(1/2) <= 1 + f <= sqrt(2)``.
 _LOG = (
     0.333333313,
@@ -126,12 +108,12 @@ class Approximations:
     def erf(self, x: ir.Value) -> ir.Value:
         """Return the error function."""
         b = self.builder
-        inside = b.fmul(x, self._polynomial(_ERF_INSIDE, b.fmul(x, x)))
-        size = self._intrinsic("fabs", x)
-        far = self._clamp(size, 0.0, 4.0)
-        rest = self.exp(b.fneg(self._polynomial(_ERF_OUTSIDE, far)))
-        outside = self._signed(b.fsub(self._real(1.0), rest), x)
-        return b.select(b.fcmp_ordered("<", size, self._real(1.0)), inside, outside)
+        near = self._clamp(x, -_ERF_END, _ERF_END)
+        square = b.fmul(near, near)
+        over = b.fmul(near, self._polynomial(_ERF_OVER, square))
+        quotient = b.fdiv(over, self._polynomial(_ERF_UNDER, square))
+        at_end = b.fcmp_ordered(">=", self._intrinsic("fabs", x), self._real(_ERF_END))
+        return b.select(at_end, self._signed(self._real(1.0), x), quotient)
 
     def _polynomial(self, coefficients: Sequence[float], x: ir.Value) -> ir.Value:
         total: ir.Value = self._real(coefficients[-1])

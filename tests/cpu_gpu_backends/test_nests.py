@@ -45,8 +45,8 @@ FUNCTIONS: dict[Function, tuple[Callable[[float], float], float, float]] = {
 #: The processor at hand, and itself without instructions for sums of products.
 PROCESSORS = (host_target(), replace(host_target(), features=X86_64_V3.features))
 PROCESSOR_NAMES = ("host", "no dot products")
-#: Units in the last place that an approximation may be off.
-ULPS = 4
+#: Units in the last place that an approximation may be off; erf ends with a quotient of two sums.
+ULPS = {Function.EXP: 4, Function.LOG: 4, Function.TANH: 4, Function.ERF: 6}
 
 
 def run_elementwise(function: Function, values: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ def test_functions_are_accurate(function: Function, rng: np.random.Generator) ->
     error = np.abs(run_elementwise(function, values) - expected)
     # Around 1 the logarithm has no last place of its own.
     unit = np.maximum(np.spacing(np.abs(expected).astype(np.float32)), np.float32(2**-149))
-    assert (error / unit).max() <= ULPS
+    assert (error / unit).max() <= ULPS[function]
 
 
 def test_functions_at_their_ends() -> None:
