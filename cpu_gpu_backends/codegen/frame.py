@@ -29,11 +29,15 @@ Binding: TypeAlias = int | ir.Value | Lanes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Where a tensor lies: the address of its first element and its strides in elements."""
+    """Where a tensor lies: the address of its first element and its strides in elements.
+
+    It may be the function's own, on the stack, or in registers where places are known.
+    """
 
     tensor: Tensor
     pointer: ir.Value
     strides: tuple[int, ...]
+    own: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,12 +1,15 @@
 """Loads and stores of tensor elements: scalars, contiguous vectors, and lanes far apart."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Protocol
 
 from llvmlite import ir
 
-from tilewright.compiler.tensor.expressions import Expr, Tensor, Var
+from tilewright.compiler.tensor.expressions import Binary, Const, Expr, Tensor, Var
 from tilewright.compiler.tensor.linear import Linear, to_linear
+from tilewright.compiler.tensor.operations import Operator
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.byte_tables import emit_byte_lookup, is_byte_table
 from tilewright.cpu_gpu_backends.codegen.failures import emit_bounds_check
@@ -30,18 +33,24 @@ from tilewright.cpu_gpu_backends.codegen.types import (
 _LINE_BYTES = 64
 #: To read, into all levels of the cache, of data.
 _PREFETCH_NAME, _PREFETCH = "llvm.prefetch.p0", (0, 3, 1)
+#: Elements of which one is read, where every other one is.
+_PAIR = 2
 #: Size of the numbers that `Memory.load_as` reads side by side.
 _WORD_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """``terms + constant``, and per lane `step` further, or wherever `spread` says."""
+    """``terms + constant``, and per lane `step` further, or wherever `spread` says.
+
+    With a `period`, lanes go on from the first place again after so many.
+    """
 
     terms: tuple[tuple[ir.Value, int], ...]
     constant: int
     step: int
     spread: ir.Value | None
+    period: int = 0
 
 
 class Memory:
@@ -61,10 +70,14 @@ class Memory:
         if key in frame.values:
             return frame.values[key]
         element = memory_type(tensor.dtype)
-        if place.spread is None and place.step in (0, 1):
+        if place.period:
+            value = self._repeated(storage, place)
+        elif place.spread is None and place.step in (0, 1):
             kind = with_lanes(element, frame.lanes if place.step else 0)
             value = b.load(self._address(storage, place), typ=kind, align=_size(tensor.dtype))
             self._fetch_ahead(storage, place, max(1, lanes_of(value)) * _size(tensor.dtype))
+        elif place.spread is None and place.step == _PAIR and self._is_own(storage, place):
+            value = self._every_other(storage, place)
         elif place.spread is not None and self._is_lookup(storage, place):
             value = emit_byte_lookup(b, self._address(storage, place), place.spread)
         else:
@@ -82,7 +95,7 @@ class Memory:
         place = self._place(storage, indices)
         if tensor.dtype is ScalarType.BOOL:
             value = b.zext(value, with_lanes(memory_type(tensor.dtype), lanes_of(value)))
-        spread = place.spread is not None or place.step not in (0, 1)
+        spread = place.spread is not None or place.step not in (0, 1) or place.period > 0
         if spread:
             self._scatter(storage, place, splat(b, value, frame.lanes))
         else:
@@ -95,6 +108,37 @@ class Memory:
         if not spread:
             key = (id(storage.pointer), _key(place), frame.lanes)
             frame.values[key] = self._as_loaded(value, tensor)
+
+    def _repeated(self, storage: Storage, place: _Place) -> ir.Value:
+        """Return the elements of one period, over and over."""
+        b, lanes = self._frame.builder, self._frame.lanes
+        kind = with_lanes(memory_type(storage.tensor.dtype), place.period)
+        value = b.load(self._address(storage, place), typ=kind, align=_size(storage.tensor.dtype))
+        return _shuffled(b, value, value, [lane % place.period for lane in range(lanes)])
+
+    def _every_other(self, storage: Storage, place: _Place) -> ir.Value:
+        """Return every other element of an own tensor, from whole vectors as they were written."""
+        b, frame, start = self._frame.builder, self._frame, place.constant - place.constant % _PAIR
+        width = min(frame.lanes * _PAIR, frame.target.vector_bytes // _size(storage.tensor.dtype))
+        kind = with_lanes(memory_type(storage.tensor.dtype), width)
+        parts = [
+            b.load(
+                self._address(storage, replace(place, constant=start + part)),
+                typ=kind,
+                align=_size(storage.tensor.dtype),
+            )
+            for part in range(0, frame.lanes * _PAIR, width)
+        ]
+        places = [lane * _PAIR + place.constant - start for lane in range(frame.lanes)]
+        return _shuffled(b, parts[0], parts[-1], places)
+
+    def _is_own(self, storage: Storage, place: _Place) -> bool:
+        """Whether pairs lie in one vector or in two, in registers, of this function's own."""
+        vector = self._frame.target.vector_bytes // _size(storage.tensor.dtype)
+        elements = _PAIR * self._frame.lanes
+        begin = place.constant - place.constant % _PAIR
+        inside = begin + elements <= prod(storage.tensor.shape)
+        return storage.own and not place.terms and elements in (vector, 2 * vector) and inside
 
     def load_as(self, tensor: Tensor, indices: tuple[Expr, ...], kind: ir.Type) -> ir.Value:
         """Return what lies at an element, read as a value of type `kind`."""
@@ -163,9 +207,13 @@ class Memory:
 
     def _evaluated(self, linear: Linear) -> _Place:
         frame, constant, step = self._frame, linear.constant, 0
+        repeated: Expr | None = None
         terms: list[tuple[ir.Value, int]] = []
         spread: ir.Value | None = None
         for atom, factor in linear.terms:
+            if factor == 1 and self._period(atom):
+                repeated = atom
+                continue
             binding = frame.variables[atom.name] if isinstance(atom, Var) else None
             if isinstance(binding, Lanes):
                 constant, step = constant + factor * binding.start, step + factor
@@ -182,7 +230,24 @@ class Memory:
                 spread = part if spread is None else frame.builder.add(spread, part)
             else:
                 terms.append((value, factor))
+        if repeated is None:
+            return _Place(tuple(terms), constant, step, spread)
+        if not step and spread is None:
+            return _Place(tuple(terms), constant, 0, None, self._period(repeated))
+        value = self._evaluate.index(repeated)
+        spread = value if spread is None else frame.builder.add(spread, value)
         return _Place(tuple(terms), constant, step, spread)
+
+    def _period(self, atom: Expr) -> int:
+        """Return after how many lanes ``lane % n`` is 0 again, if it is so in the first; else 0."""
+        match atom:
+            case Binary(Operator.MODULO, Var() as var, Const(value)):
+                lanes = self._frame.variables[var.name]
+                if not isinstance(lanes, Lanes) or lanes.base is not None:
+                    return 0
+                return 0 if lanes.start % value or lanes.count % value else int(value)
+            case _:
+                return 0
 
     def _address(self, storage: Storage, place: _Place) -> ir.Value:
         frame, b = self._frame, self._frame.builder
@@ -252,9 +317,19 @@ class IndexEmitter(Protocol):
         """Return an index: a number where it is known, else a scalar or one per lane."""
 
 
+def _shuffled(
+    b: ir.IRBuilder, first: ir.Value, second: ir.Value, places: Sequence[int]
+) -> ir.Value:
+    """Return the elements at `places` of two vectors, one behind the other."""
+    word = ir.IntType(32)
+    mask = ir.Constant(ir.VectorType(word, len(places)), list(places))
+    return b.shuffle_vector(first, second, mask)
+
+
 def _key(place: _Place) -> tuple[object, ...]:
     terms = tuple((id(value), factor) for value, factor in place.terms)
-    return (terms, place.constant, place.step, id(place.spread) if place.spread else None)
+    spread = id(place.spread) if place.spread else None
+    return (terms, place.constant, place.step, spread, place.period)
 
 
 def _size(dtype: ScalarType) -> int:

@@ -199,6 +199,7 @@ class StatementEmitter:
             tensor=tensor,
             pointer=self._frame.entry_alloca(kind, _ALIGNMENT),
             strides=contiguous_strides(tensor.shape),
+            own=True,
         )
 
     def _intrinsic(self, call: IntrinsicCall) -> None:

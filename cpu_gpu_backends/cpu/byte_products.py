@@ -22,7 +22,7 @@ from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts
 from tilewright.cpu_gpu_backends.cpu.arrangement import arrange
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.convolution import dots_of, matrix_nest
+from tilewright.cpu_gpu_backends.cpu.convolution import matrix_nest
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import matrix_plan, output_panels
 from tilewright.cpu_gpu_backends.cpu.products import joined_operand, product_window
@@ -35,6 +35,7 @@ from tilewright.cpu_gpu_backends.cpu.quantised import (
     rounding_type,
     scale_factors,
 )
+from tilewright.cpu_gpu_backends.cpu.sums import dots_of
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs, apply_tail, as_element
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels
 
@@ -81,7 +82,7 @@ def lower_byte_product(context: Context, group: Group, output: Activation) -> No
         epilogue=lambda total, at: sums.epilogue(total, at, output, signed=packs),
         target=context.target,
         weights_per_image=True,
-        fetch_ahead=False,
+        packed=False,
         plan=matrix_plan(group),
     )
     a_strides = (factors.a.strides[0], 0, 1)

@@ -30,6 +30,7 @@ from tilewright.cpu_gpu_backends.cpu.matrix_schedule import (
 )
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan
 from tilewright.cpu_gpu_backends.cpu.program import Array, element_type
+from tilewright.cpu_gpu_backends.cpu.sums import sums_of
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels
 
 #: From the int32 or float32 sum at ``(n, y, x, o)`` and its place to the stored element.
@@ -46,7 +47,7 @@ def matrix_nest(
     target: CpuTarget,
     weights_per_image: bool = False,
     same_positions: bool = False,
-    fetch_ahead: bool = True,
+    packed: bool = True,
     plan: MatrixPlan | None = None,
 ) -> LoopNest:
     """Return the loops of a matrix kernel with operands ``image`` and ``weights``.
@@ -63,28 +64,32 @@ def matrix_nest(
     same_positions
         Whether a thread computes the same positions of all images, where the plan lets threads
         share positions: for kernels that share them so before and behind this one.
-    fetch_ahead
-        Whether weights lie packed in the order in which they are read, and come from memory.
+    packed
+        Whether weights are constants as `pack_weights` returns them, and come from memory.
     plan
         What a tuner has chosen, for panels of this width.
     """
-    dots = dots_of(weight_dtype, target)
+    sums = sums_of(weight_dtype, panels, window.length, target, packed=packed)
     image = placeholder(window.image, dtype, "image")
-    total = (
-        _plain_sums(window, panels, image, weight_dtype, weights_per_image)
-        if dots is None
-        else _dot_sums(window, panels, image, dots, weights_per_image)
-    )
-    width = panels.width
-    out = compute(
-        (window.batch, window.rows, window.columns, panels.channels),
-        lambda n, y, x, o: epilogue(total[n, y, x, o // width, o % width], (n, y, x, o)),
-        "out",
-    )
+    if sums.dots is not None:
+        total = _dot_sums(window, panels, image, sums.dots, weights_per_image)
+    elif sums.in_pairs:
+        total = _pair_sums(window, panels, image, weight_dtype, weights_per_image)
+    else:
+        total = _plain_sums(window, panels, image, weight_dtype, weights_per_image)
+
+    def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        panel, within = o // panels.width, o % panels.width
+        if not sums.in_pairs:
+            return epilogue(total[n, y, x, panel, within], (n, y, x, o))
+        even, odd = (total[n, y, x, panel, within * 2 + place] for place in range(2))
+        return epilogue(even + odd, (n, y, x, o))
+
+    out = compute((window.batch, window.rows, window.columns, panels.channels), element, "out")
     schedule = Schedule(out, intrinsics=[dot_products(kind, REGISTER) for kind in DotProducts])
     plan = plan or usual_plan(window, panels, weight_dtype, target)
-    arrange_matrix(schedule, window, panels, dots, target, plan, same_positions)
-    if fetch_ahead:
+    arrange_matrix(schedule, window, panels, sums, target, plan, same_positions)
+    if packed:
         fetch_weights_ahead(schedule, window, panels, weight_dtype)
     return peel_uneven_tiles(lower(schedule))
 
@@ -108,6 +113,27 @@ def _plain_sums(
         return reduce_sum(cast(element, dtype) * cast(weight, dtype), ky, kx, k)
 
     sums = (window.batch, window.rows, window.columns, panels.count, panels.width)
+    return compute(sums, product, "sum")
+
+
+def _pair_sums(
+    window: Window, panels: Panels, image: Tensor, dtype: ScalarType, per_image: bool
+) -> Tensor:
+    """Return sums over even and over odd places of stretches, side by side."""
+    pairs, width = window.length // 2, panels.width * 2
+    own = (panels.count, window.stretched_rows, window.kernel_columns, pairs, width)
+    weights = placeholder((window.batch, *own) if per_image else own, dtype, "weights")
+    ky = reduce_axis(window.stretched_rows, "ky")
+    kx = reduce_axis(window.kernel_columns, "kx")
+    k = reduce_axis(pairs, "k")
+
+    def product(n: Expr, y: Expr, x: Expr, p: Expr, o: Expr) -> Expr:
+        element = image.at(n, *_place(window, y, x, ky.var, kx.var, k.var * 2 + o % 2))
+        place = (p, ky.var, kx.var, k.var, o)
+        weight = weights.at(n, *place) if per_image else weights[place]
+        return reduce_sum(element * weight, ky, kx, k)
+
+    sums = (window.batch, window.rows, window.columns, panels.count, width)
     return compute(sums, product, "sum")
 
 
@@ -143,17 +169,6 @@ def _place(window: Window, y: Expr, x: Expr, ky: Expr, kx: Expr, along: Expr) ->
     return row, x * window.column_step + kx * window.column_dilation + along
 
 
-def dots_of(weight_dtype: ScalarType, target: CpuTarget) -> DotProducts | None:
-    """Return the sums of products that kernels with weights of a type consist of; None for any."""
-    match weight_dtype:
-        case ScalarType.BFLOAT16:
-            return DotProducts.HALVES
-        case ScalarType.INT8 if target.multiplies_bytes:
-            return DotProducts.BYTES
-        case _:
-            return None
-
-
 def pack_weights(weights: Array, window: Window, panels: Panels, target: CpuTarget) -> Array:
     """Return ``[O, rows, columns, length]`` as a matrix kernel reads it; what is padded is 0."""
     outputs = weights.shape[0]
@@ -162,8 +177,9 @@ def pack_weights(weights: Array, window: Window, panels: Panels, target: CpuTarg
     stretches = weights.reshape(outputs, window.stretched_rows, window.kernel_columns, -1)
     padded[:outputs, :, :, : stretches.shape[3]] = stretches
     split = padded.reshape(panels.count, panels.width, *shape[1:])
-    dots = dots_of(element_type(weights.dtype), target)
-    if dots is None:
+    sums = sums_of(element_type(weights.dtype), panels, window.length, target)
+    if sums.depth == 1:
         return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
-    groups = split.reshape(*split.shape[:-1], -1, dots.depth)
-    return np.ascontiguousarray(groups.transpose(0, 2, 3, 4, 1, 5))
+    groups = split.reshape(*split.shape[:-1], -1, sums.depth)
+    packed = np.ascontiguousarray(groups.transpose(0, 2, 3, 4, 1, 5))
+    return packed.reshape(*packed.shape[:4], -1) if sums.in_pairs else packed

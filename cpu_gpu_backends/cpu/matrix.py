@@ -13,7 +13,7 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.convolution import Epilogue, dots_of, matrix_nest, pack_weights
+from tilewright.cpu_gpu_backends.cpu.convolution import Epilogue, matrix_nest, pack_weights
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import (
@@ -31,6 +31,7 @@ from tilewright.cpu_gpu_backends.cpu.quantised import (
     rounding_type,
     scale_factors,
 )
+from tilewright.cpu_gpu_backends.cpu.sums import dots_of
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs, apply_tail, as_element, reshaped
 
 #: Largest magnitude of an int8 activation.

@@ -6,9 +6,9 @@ from typing_extensions import assert_never
 
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
-from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, Outside
+from tilewright.cpu_gpu_backends.cpu.sums import Sums
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 
 REGISTER = "register"
@@ -131,14 +131,16 @@ def arrange_matrix(
     s: Schedule,
     window: Window,
     panels: Panels,
-    dots: DotProducts | None,
+    sums: Sums,
     target: CpuTarget,
     plan: MatrixPlan,
     same_positions: bool,
 ) -> None:
     """Schedule: tiles in registers, panels or rows outermost, that loop shared by the threads."""
-    columns = _tile_columns(window, plan.positions)
-    rows = max(1, min(window.rows, plan.positions // window.columns))
+    width = sums.width(panels)
+    positions = min(plan.positions, tile_rows(width, target))
+    columns = _tile_columns(window, positions)
+    rows = max(1, min(window.rows, positions // window.columns))
     s.split("out", "o", panels.width)
     match plan.outside:
         case Outside.POSITIONS:
@@ -156,8 +158,8 @@ def arrange_matrix(
         for loop in loops:
             s.unroll(stage, loop)
     s.vectorize("out", "o.inner")
-    operations = rows * columns * -(-panels.width // lanes(target))
-    _arrange_sums(s, window, dots, operations, plan.unroll)
+    operations = rows * columns * -(-width // lanes(target))
+    _arrange_sums(s, window, sums, operations, plan.unroll)
 
 
 def fetch_weights_ahead(
@@ -251,15 +253,12 @@ def _panels_outside(s: Schedule, window: Window, panels: Panels, rows: int, colu
     return columns
 
 
-def _arrange_sums(
-    s: Schedule, window: Window, dots: DotProducts | None, operations: int, unroll: int
-) -> None:
-    depth = 1 if dots is None else dots.depth
-    steps = window.length // depth
+def _arrange_sums(s: Schedule, window: Window, sums: Sums, operations: int, unroll: int) -> None:
+    steps = window.length // sums.depth
     most = max(1, _MOST_OPERATIONS // operations)
     if window.columns > 1:
         # What two positions share would be kept from one step to another, for want of registers.
-        most = min(most, (max(1, window.column_step) - 1) // depth + 1)
+        most = min(most, (max(1, window.column_step) - 1) // sums.depth + 1)
     s.split("sum", "k", _divisor(steps, min(most, unroll)))
     loops = ["ky", "kx", "k.outer", "k.inner"]
     if window.planes > 1:
@@ -267,9 +266,9 @@ def _arrange_sums(
         loops.append(within)
         if operations * window.kernel_rows <= _MOST_OPERATIONS:
             s.unroll("sum", within)
-    s.reorder("sum", *loops, "n", "y", "x", "p", "o", *(() if dots is None else ("t",)))
+    s.reorder("sum", *loops, "n", "y", "x", "p", "o", *(() if sums.dots is None else ("t",)))
     s.unroll("sum", "k.inner")
-    if dots is None:
+    if sums.dots is None:
         s.vectorize("sum", "o")
     else:
-        s.tensorize("sum", "o", dots.value)
+        s.tensorize("sum", "o", sums.dots.value)

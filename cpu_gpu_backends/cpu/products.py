@@ -43,7 +43,7 @@ def lower_product(context: Context, group: Group, output: Activation) -> None:
         epilogue=epilogue,
         target=context.target,
         weights_per_image=True,
-        fetch_ahead=False,
+        packed=False,
         plan=matrix_plan(group),
     )
     weights = View(
