@@ -111,7 +111,9 @@ class ProgramBuilder:
         self._constants[buffer] = data.reshape(-1)
         return whole_view(buffer, data.shape)
 
-    def kernel(self, layer: str, nest: LoopNest, views: Mapping[str, View]) -> None:
+    def kernel(
+        self, layer: str, nest: LoopNest, views: Mapping[str, View], *, is_border: bool = False
+    ) -> None:
         """Add the loops of a nest, one kernel for each statement at its root.
 
         Parameters
@@ -133,23 +135,24 @@ class ProgramBuilder:
             places[tensor.name], tensors[tensor.name] = whole_view(name, tensor.shape), tensor
             body = body.body
         for part in body.statements if isinstance(body, Seq) else (body,):
-            self._add(layer, part, tensors, places, nest.ahead)
+            kernel = self._kernel(layer, part, tensors, places, nest.ahead)
+            self._steps.append(replace(kernel, is_border=is_border))
 
-    def _add(
+    def _kernel(
         self,
         layer: str,
         body: Statement,
         tensors: Mapping[str, Tensor],
         places: Mapping[str, View],
         ahead: tuple[tuple[str, int], ...],
-    ) -> None:
+    ) -> Kernel:
         read, written = used_tensors(body)
         outputs = tuple(tensors[name] for name in tensors if name in written)
         inputs = tuple(tensors[name] for name in tensors if name in read - written)
         kept = tuple(one for one in ahead if one[0] in read - written)
         nest = LoopNest(inputs=inputs, outputs=outputs, body=body, ahead=kept)
         views = tuple(places[tensor.name] for tensor in (*inputs, *outputs))
-        self._steps.append(Kernel(name=layer, nest=nest, views=views))
+        return Kernel(name=layer, nest=nest, views=views)
 
     def chain(self, chain: Chain) -> None:
         """Add a chain of kernels."""

@@ -101,17 +101,19 @@ def add_border(context: Context, name: str, activation: Activation) -> None:
                 shape=(batch, rows, length),
                 strides=(image, row, 1),
             )
-            fill_view(context, f"{name}/border", view, activation)
+            fill_view(context, f"{name}/border", view, activation, is_border=True)
 
 
-def fill_view(context: Context, layer: str, view: View, activation: Activation) -> None:
+def fill_view(
+    context: Context, layer: str, view: View, activation: Activation, *, is_border: bool = False
+) -> None:
     """Set what lies in a view to what the border of a tensor holds."""
     value = activation.fill if activation.dtype.is_float else int(activation.fill)
     fill = constant(value, activation.dtype)
     filled = compute(view.shape, lambda *at: fill, "border")
     schedule = Schedule(filled)
     schedule.vectorize("border", schedule.loops("border")[-1])
-    context.builder.kernel(layer, lower(schedule), {"border": view})
+    context.builder.kernel(layer, lower(schedule), {"border": view}, is_border=is_border)
 
 
 def copy_view(context: Context, layer: str, dtype: ScalarType, source: View, place: View) -> None:

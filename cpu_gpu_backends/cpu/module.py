@@ -38,6 +38,11 @@ class Names:
         return f"{self.prefix}_run"
 
     @property
+    def prepare(self) -> str:
+        """``void prepare(void *workspace)``: fills what stays there, before the first run."""
+        return f"{self.prefix}_prepare"
+
+    @property
     def constants(self) -> str:
         """The variable with the address of the constants, `BufferPlan.constant_bytes` long."""
         return f"{self.prefix}_constants"
@@ -135,7 +140,10 @@ class _ModuleEmitter:
         most = max((len(s.views) for s in self._program.steps if isinstance(s, Kernel)), default=0)
         operands = builder.alloca(ir.ArrayType(POINTER, max(most, len(run.args))))
         operands.type = POINTER
+        kept = set(map(id, self._plan.borders))
         for position, step in enumerate(self._program.steps):
+            if id(step) in kept:
+                continue
             before = self._clock(builder)
             match step:
                 case Kernel():
@@ -149,7 +157,22 @@ class _ModuleEmitter:
         failed = builder.icmp_signed("!=", count, index(0))
         fault, well = ir.Constant(_STATUS, STATUS_FAULT), ir.Constant(_STATUS, 0)
         builder.ret(builder.select(failed, fault, well))
+        if kept:
+            self._emit_preparation()
         return self._module
+
+    def _emit_preparation(self) -> None:
+        kind = ir.FunctionType(ir.VoidType(), (POINTER,))
+        prepare = ir.Function(self._module, kind, name=self._names.prepare)
+        builder = ir.IRBuilder(prepare.append_basic_block("entry"))
+        (workspace,) = prepare.args
+        nobody = ir.Constant(POINTER, None)
+        bases = _Bases(inputs=nobody, outputs=nobody, workspace=workspace)
+        for border in self._plan.borders:
+            addresses = [self._address(builder, bases, view) for view in border.views]
+            share = self._share(border)
+            builder.call(share.kernel, (*addresses, index(0), index(share.extent)))
+        builder.ret_void()
 
     def _clock(self, builder: ir.IRBuilder) -> ir.Value | None:
         """Read the processor's counter, if cycles are counted."""

@@ -122,7 +122,7 @@ def load_program(
     profile
         Count the cycles of each kernel.
     """
-    plan = plan_buffers(program)
+    plan = plan_buffers(program, keeps_borders=True)
     options = KernelOptions(target=target, check_bounds=check_bounds, profile=profile)
     constants = pack_constants(program.constants, plan)
     workspace = _aligned(plan.workspace_bytes)
@@ -134,6 +134,9 @@ def load_program(
     place = ctypes.c_void_p.from_address(module.address(_NAMES.constants))
     place.value = constants.ctypes.data
     run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    if plan.borders:
+        prepare = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(module.address(_NAMES.prepare))
+        prepare(workspace.ctypes.data)
     start = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(module.address(start_name(_NAMES.prefix)))
     native = NativeProgram(
         program=program,

@@ -64,11 +64,18 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A loop nest applied to views: one per input of the nest, then one per output."""
+    """A loop nest applied to views: one per input of the nest, then one per output.
+
+    Attributes
+    ----------
+    is_border
+        Whether it fills a part of its buffer that nobody else writes, alike in every run.
+    """
 
     name: str
     nest: LoopNest
     views: tuple[View, ...]
+    is_border: bool = False
 
     def __post_init__(self) -> None:
         tensors = (*self.nest.inputs, *self.nest.outputs)
