@@ -15,7 +15,7 @@ REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
 #: Weights up to this size stay in the nearest cache; of others so many bytes are fetched ahead.
-_NEAR_WEIGHT_BYTES, _AHEAD_BYTES = 16 * 1024, 8 * 1024
+_NEAR_WEIGHT_BYTES, _AHEAD_BYTES = 16 * 1024, 12 * 1024
 #: Positions that read so many bytes together stay there while panels are streamed past them, in the
 #: cache of the one processor that also wrote them: not worth it for fewer tiles than these, nor
 #: where a position reads fewer bytes.

@@ -6,7 +6,7 @@ of tile rows, so that what lies between the kernels stays in the cache.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -31,7 +31,7 @@ from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER, Window
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
 from tilewright.cpu_gpu_backends.cpu.program import Home, View, whole_view
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
-from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes, panels_of
+from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes, panels_of, tile_rows
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads
 from tilewright.cpu_gpu_backends.winograd import (
     Transforms,
@@ -74,11 +74,11 @@ def lower_winograd(context: Context, group: Group, output: Activation, tiles: Tr
     block_bytes = _BLOCK_BYTES if plan is None else plan.block_bytes
     blocks = _blocks(batch, height, image.shape[3] + channels, tile_columns, tiles, block_bytes)
     most = max(block.tile_rows for block in blocks) * tile_columns
-    panels = (
-        choose_panels(channels, most, context.target)
-        if plan is None
-        else panels_of(channels, plan.panel)
-    )
+    if plan is None:
+        weight_bytes = tiles.inputs**2 * image.shape[3] * channels * _FLOAT_BYTES
+        panels = _usual_panels(channels, most, weight_bytes, context.target)
+    else:
+        panels = panels_of(channels, plan.panel)
     kept = _Between(context, group, tiles, most, image, panels, plan)
     for block in blocks:
         positions = block.tile_rows * tile_columns
@@ -86,6 +86,18 @@ def lower_winograd(context: Context, group: Group, output: Activation, tiles: Tr
         kept.transform_image(source, block.tile_rows, tile_columns)
         kept.multiply(positions)
         kept.transform_result(block, tile_columns, output)
+
+
+def _usual_panels(channels: int, positions: int, weight_bytes: int, target: CpuTarget) -> Panels:
+    """Return the panels of the products, where no tuner has chosen them.
+
+    Weights that come from memory are best read by a single tile, which has time for each line.
+    """
+    panels, narrow = choose_panels(channels, positions, target), panels_of(channels, lanes(target))
+    in_one_tile = tile_rows(panels.width, target) < positions <= tile_rows(narrow.width, target)
+    if _stay_cached(weight_bytes) or not in_one_tile or narrow.channels != panels.channels:
+        return panels
+    return narrow
 
 
 def _blocks(
@@ -156,10 +168,16 @@ class _Between:
         )
         window = self._window(positions)
         weights = transform_weights(context.graph.constants[group.first.inputs[1]], tiles)
-        packed = [
-            pack_weights(part[:, None, None], window, panels, context.target) for part in weights
-        ]
-        self._weights = builder.constant(f"{name}.weights", np.stack(packed))
+        packed = np.stack(
+            [pack_weights(part[:, None, None], window, panels, context.target) for part in weights]
+        )
+        if _stay_cached(packed.nbytes):
+            self._weights = builder.constant(f"{name}.weights", packed)
+        else:
+            # Panels are outside: all frequencies of one are read before the next.
+            view = builder.constant(f"{name}.weights", packed.swapaxes(0, 1))
+            panel, frequency, *inner = view.strides
+            self._weights = replace(view, shape=packed.shape, strides=(frequency, panel, *inner))
 
     def transform_image(self, source: View, tile_rows: int, tile_columns: int) -> None:
         """Add the kernel that transforms a block of the image."""
@@ -234,6 +252,11 @@ class _Between:
         )
 
 
+def _stay_cached(weight_bytes: int) -> bool:
+    """Whether transformed weights stay in the second-level cache from one block to the next."""
+    return weight_bytes <= _CACHED_WEIGHT_BYTES
+
+
 def nest_shape(nest: LoopNest, name: str) -> tuple[int, ...]:
     """Return the shape of an input of a nest."""
     return next(tensor.shape for tensor in nest.inputs if tensor.name == name)
@@ -256,7 +279,7 @@ def _products_nest(
         epilogue=lambda total, at: total,
         target=target,
         weights_per_image=True,
-        same_positions=weight_bytes <= _CACHED_WEIGHT_BYTES,
+        same_positions=_stay_cached(weight_bytes),
         plan=plan,
     )
 
