@@ -94,10 +94,13 @@ def _spread_pitch(graph: Graph, name: str, pitch: int, *, halved: bool) -> int:
     tensor = graph.tensors[name]
     if tensor.dtype is not DataType.FLOAT32 or prod(tensor.shape[:-1]) == 1:
         return pitch
-    size, line = _FLOAT_BYTES, _LINE_BYTES // _FLOAT_BYTES
-    if halved:
-        size, line = size // 2, line * 2
-    return pitch if pitch * size % _ALIASING_BYTES else pitch + line
+    return spread_pitch(pitch, _FLOAT_BYTES // 2 if halved else _FLOAT_BYTES)
+
+
+def spread_pitch(pitch: int, size_bytes: int) -> int:
+    """Return a distance of numbers that are used together: in cache lines of their own."""
+    aliases = pitch * size_bytes % _ALIASING_BYTES == 0
+    return pitch + _LINE_BYTES // size_bytes if aliases else pitch
 
 
 def read_border(graph: Graph, group: Group, op: Conv2d | FloatConv2d) -> Padding:

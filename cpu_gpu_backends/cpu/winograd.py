@@ -8,6 +8,7 @@ of tile rows, so that what lies between the kernels stays in the cache.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -26,10 +27,11 @@ from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.convolution import matrix_nest, pack_weights
 from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
+from tilewright.cpu_gpu_backends.cpu.layouts import spread_pitch
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
-from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER, Window
-from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, WinogradPlan
-from tilewright.cpu_gpu_backends.cpu.program import Home, View, whole_view
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER, Window, usual_plan
+from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, Outside, WinogradPlan
+from tilewright.cpu_gpu_backends.cpu.program import Home, View, dense_strides
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes, panels_of, tile_rows
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads
@@ -160,21 +162,22 @@ class _Between:
         self._plan = None if plan is None else plan.products
         self._results: dict[tuple[int, int], tuple[TailInputs, LoopNest]] = {}
         frequencies, builder, name = tiles.inputs**2, context.builder, group.first.name
-        self._image = builder.buffer(
-            f"{name}.image", _FLOAT, frequencies * positions * self._channels, Home.WORKSPACE
-        )
-        self._products = builder.buffer(
-            f"{name}.products", _FLOAT, frequencies * positions * panels.channels, Home.WORKSPACE
+        self._image, self._products = (
+            builder.buffer(
+                f"{name}.{what}", _FLOAT, frequencies * _pitch(positions * channels), Home.WORKSPACE
+            )
+            for what, channels in (("image", self._channels), ("products", panels.channels))
         )
         window = self._window(positions)
         weights = transform_weights(context.graph.constants[group.first.inputs[1]], tiles)
         packed = np.stack(
             [pack_weights(part[:, None, None], window, panels, context.target) for part in weights]
         )
-        if _stay_cached(packed.nbytes):
+        products = self._plan or usual_plan(window, panels, _FLOAT, context.target)
+        if products.outside is Outside.POSITIONS:
             self._weights = builder.constant(f"{name}.weights", packed)
         else:
-            # Panels are outside: all frequencies of one are read before the next.
+            # All frequencies of a panel are read before the next one.
             view = builder.constant(f"{name}.weights", packed.swapaxes(0, 1))
             panel, frequency, *inner = view.strides
             self._weights = replace(view, shape=packed.shape, strides=(frequency, panel, *inner))
@@ -184,7 +187,7 @@ class _Between:
         sizes = (tile_rows, tile_columns, self._channels)
         nest = image_nest(self._tiles, sizes, self._dtype, self._lanes)
         shape = nest.outputs[0].shape
-        views = {"image": source, "transformed": whole_view(self._image, shape)}
+        views = {"image": source, "transformed": _frequencies_view(self._image, shape, 2)}
         self._context.builder.kernel(self._group.output, nest, views)
 
     def multiply(self, positions: int) -> None:
@@ -195,9 +198,9 @@ class _Between:
         frequencies = self._tiles.inputs**2
         image = (frequencies, 1, positions * self._channels)
         views = {
-            "image": whole_view(self._image, image),
+            "image": _frequencies_view(self._image, image, 1),
             "weights": self._weights,
-            "out": whole_view(self._products, nest.outputs[0].shape),
+            "out": _frequencies_view(self._products, nest.outputs[0].shape, 1),
         }
         self._context.builder.kernel(self._group.output, nest, views)
 
@@ -208,7 +211,7 @@ class _Between:
         inputs.select_rows(block.image, block.first_row, block.rows)
         views = {
             **inputs.views,
-            "products": whole_view(self._products, nest_shape(nest, "products")),
+            "products": _frequencies_view(self._products, nest_shape(nest, "products"), 2),
             "out": inputs.view_of(output),
         }
         context.builder.kernel(self._group.output, nest, views)
@@ -250,6 +253,19 @@ class _Between:
             column_dilation=1,
             length=self._channels,
         )
+
+
+def _frequencies_view(buffer: str, shape: tuple[int, ...], axes: int) -> View:
+    """Return the view of numbers of each frequency, which the first axes count, a pitch apart."""
+    own = dense_strides(shape[axes:])
+    pitch = _pitch(prod(shape[axes:]))
+    outer = tuple(step * pitch for step in dense_strides(shape[:axes]))
+    return View(buffer=buffer, offset=0, shape=shape, strides=(*outer, *own))
+
+
+def _pitch(numbers: int) -> int:
+    """Return the distance of frequencies: all of one place are written, and read, together."""
+    return spread_pitch(numbers, _FLOAT_BYTES)
 
 
 def _stay_cached(weight_bytes: int) -> bool:
