@@ -177,8 +177,8 @@ def product_call(rows: int, columns: int, depth: int, dtype: DataType, threads: 
     return ours(product_graph(rows, columns, depth), [real], threads)
 
 
-def peak(dtype: DataType, threads: int, bursts: Bursts) -> float:
-    """Measure what sums in registers reach with operands in the nearest cache, in GOP/s."""
+def peak_call(dtype: DataType, threads: int) -> tuple[Call, int]:
+    """Return sums in registers with operands in the nearest cache, and how many operations."""
     target, rows, small = host_target(), PEAK_ROWS, dtype is DataType.INT8
     depth = PEAK_BYTES if small else PEAK_BYTES // 4
     panels = choose_panels(2 * lanes(target), rows, target)
@@ -213,17 +213,18 @@ def peak(dtype: DataType, threads: int, bursts: Bursts) -> float:
     }
     build.kernel("peak", nest, places)
     call = load_program(build.build(), target).bound_call([], threads)
-    best = min(measure({"peak": call}, bursts)["peak"])
-    return 2e-6 * rows * columns * panels.channels * depth / best
+    return call, 2 * rows * columns * panels.channels * depth
 
 
-def gemm_rows(size: int, threads: int, bursts: Bursts, peaks: dict[DataType, float]) -> None:
-    """Measure square products of float32 and of int8 matrices."""
-    for dtype, most in peaks.items():
-        contenders = {"tilewright": product_call(size, size, size, dtype, threads)}
+def gemm_rows(size: int, threads: int, bursts: Bursts) -> None:
+    """Measure square products of float32 and of int8 matrices, and the peak beside them."""
+    for dtype in (DataType.FLOAT32, DataType.INT8):
+        peak, operations = peak_call(dtype, threads)
+        contenders = {"tilewright": product_call(size, size, size, dtype, threads), "peak": peak}
         if dtype is DataType.FLOAT32 and (peer := torch_product(size, threads)) is not None:
             contenders["PyTorch"] = peer
         times = measure(contenders, bursts)
+        most = 1e-6 * operations / min(times.pop("peak"))
         reached = 2e-6 * size**3 / min(times["tilewright"])
         share = reached / most
         print_row(f"gemm-{size} {dtype}", threads, times)
@@ -249,7 +250,6 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted = arguments.only or [*cpu_networks.NETWORKS, *(f"gemm-{n}" for n in GEMM_SIZES)]
     sizes = [size for size in GEMM_SIZES if f"gemm-{size}" in wanted]
-    kinds = (DataType.FLOAT32, DataType.INT8) if sizes else ()
     rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
     bursts = Bursts(realtime=arguments.realtime, rounds=rounds)
     with tempfile.TemporaryDirectory() as folder:
@@ -257,9 +257,8 @@ def main() -> None:
             for name in cpu_networks.NETWORKS:
                 if name in wanted:
                     network_rows(name, Path(folder), threads, arguments.kinds, bursts)
-            peaks = {dtype: peak(dtype, threads, bursts) for dtype in kinds}
             for size in sizes:
-                gemm_rows(size, threads, bursts, peaks)
+                gemm_rows(size, threads, bursts)
 
 
 if __name__ == "__main__":
