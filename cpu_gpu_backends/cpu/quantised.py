@@ -62,17 +62,20 @@ def requantised(total: Expr, factor: Expr | float, result: Range, dtype: ScalarT
     dtype
         What `rounding_type` said.
     """
-    magic = _MAGIC[dtype]
+    magic, stored_zero = _MAGIC[dtype], result.zero_point + STORED_OFFSET
+    # An even number can be added before rounding, which takes halves to the even neighbour.
+    early = stored_zero if stored_zero % 2 == 0 else 0
+    late = stored_zero - early
     steps = call(
         Function.FUSED_MULTIPLY_ADD,
         cast(total, dtype),
         literal(factor, dtype),
-        constant(magic, dtype),
+        constant(magic + early, dtype),
     )
     # Limited before the magic number is taken off: then code generation can take the low byte.
-    low, high = (magic + limit - result.zero_point for limit in (result.low, result.high))
+    low, high = (magic + limit + STORED_OFFSET - late for limit in (result.low, result.high))
     limited = minimum(maximum(steps, low), high)
-    return cast(limited - (magic - (result.zero_point + STORED_OFFSET)), FLOAT32)
+    return cast(limited - (magic - late), FLOAT32)
 
 
 def stored_value(element: Expr) -> Expr:
