@@ -163,6 +163,33 @@ def test_what_is_fetched_ahead_begins_lines(
     np.testing.assert_allclose(result, given["a"] @ given["b"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [4, 8, 12, 24, 40])
+def test_lanes_that_repeat_and_every_other_lane(columns: int, rng: np.random.Generator) -> None:
+    """Sums over even and over odd places side by side, added up at the end."""
+    a, b = placeholder((3, 10), FLOAT32, "a"), placeholder((5, 2 * columns), FLOAT32, "b")
+    k = reduce_axis(5, "k")
+    halves = compute(
+        (3, 2 * columns),
+        lambda i, j: reduce_sum(a[i, k.var * 2 + j % 2] * b[k.var, j], k),
+        "halves",
+    )
+    out = compute((3, columns), lambda i, j: halves[i, j * 2] + halves[i, j * 2 + 1], "out")
+    schedule = Schedule(out)
+    schedule.compute_at("halves", "out", "i")
+    schedule.set_scope("halves", "register")
+    schedule.reorder("halves", "k", "i", "j")
+    schedule.vectorize("halves", "j")
+    schedule.vectorize("out", "j")
+    given = {"a": rng.standard_normal((3, 10)), "b": rng.standard_normal((5, 2 * columns))}
+    given = {name: values.astype(np.float32) for name, values in given.items()}
+    pairs = given["a"].reshape(3, 5, 2), given["b"].reshape(5, columns, 2)
+    expected = np.einsum("ikt,kjt->ij", *pairs)
+    for target in PROCESSORS:
+        for check_bounds in (False, True):
+            code = compile_nest(lower(schedule), target, check_bounds=check_bounds)
+            np.testing.assert_allclose(code.run(given)["out"], expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("outputs", [4, 20, 40, 64])
 @pytest.mark.parametrize("target", PROCESSORS, ids=PROCESSOR_NAMES)
 def test_dot_products_of_bytes(outputs: int, target: CpuTarget, rng: np.random.Generator) -> None:
