@@ -8,12 +8,12 @@ from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.compiler.tensor.stages import Stage
 from tilewright.compiler.tensor.traversal import loads, variables
 from tilewright.cpu_gpu_backends.codegen.byte_tables import is_byte_table
+from tilewright.cpu_gpu_backends.cpu.program import REGISTER
 
 #: Below so many elements or terms of sums a stage is not worth handing out to threads.
 _FEWEST_SHARED = 4096
 #: A reduction is cut into so many partial ones.
 _REDUCTION_LANES = 16
-_REGISTER = "register"
 
 
 def arrange(schedule: Schedule) -> None:
@@ -83,7 +83,7 @@ def _reduce_in_lanes(s: Schedule, stage: Stage, data: tuple[str, ...], axis: str
     _, inner = s.split(stage.name, axis, _REDUCTION_LANES)
     partial = s.reduce_factor(stage.name, inner)
     s.compute_at(partial, stage.name, _share(s, stage, data))
-    s.set_scope(partial, _REGISTER)
+    s.set_scope(partial, REGISTER)
     lane, *own, rest = s.loops(partial)
     s.reorder(partial, rest, *own, lane)
     s.vectorize(partial, lane)

@@ -10,6 +10,7 @@ from tilewright.compiler.tensor.expressions import Tensor
 from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.statements import Allocate, LoopNest, Seq, Statement
 from tilewright.cpu_gpu_backends.cpu.program import (
+    REGISTER,
     Array,
     Buffer,
     Chain,
@@ -122,12 +123,12 @@ class ProgramBuilder:
             Name of the graph's node.
         views
             Where the inputs and outputs of the nest lie, by name; what it allocates at its root
-            becomes a buffer of its own.
+            becomes a buffer of its own, unless it is held in registers.
         """
         places = dict(views)
         tensors = {tensor.name: tensor for tensor in (*nest.inputs, *nest.outputs)}
         body: Statement = nest.body
-        while isinstance(body, Allocate):
+        while isinstance(body, Allocate) and body.tensor.scope != REGISTER:
             tensor = body.tensor
             name = self.buffer(
                 f"{layer}/{tensor.name}", tensor.dtype, prod(tensor.shape), Home.WORKSPACE

@@ -22,14 +22,13 @@ from tilewright.cpu_gpu_backends.codegen.dot_products import DotProducts, dot_pr
 from tilewright.cpu_gpu_backends.codegen.peeling import peel_uneven_tiles
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.matrix_schedule import (
-    REGISTER,
     Window,
     arrange_matrix,
     fetch_weights_ahead,
     usual_plan,
 )
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan
-from tilewright.cpu_gpu_backends.cpu.program import Array, element_type
+from tilewright.cpu_gpu_backends.cpu.program import REGISTER, Array, element_type
 from tilewright.cpu_gpu_backends.cpu.sums import sums_of
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels
 

@@ -17,9 +17,8 @@ from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import border_fill
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
-from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER
 from tilewright.cpu_gpu_backends.cpu.plans import DepthwisePlan, Outside
-from tilewright.cpu_gpu_backends.cpu.program import View
+from tilewright.cpu_gpu_backends.cpu.program import REGISTER, View
 from tilewright.cpu_gpu_backends.cpu.quantised import EXACT_FLOAT32
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
 from tilewright.cpu_gpu_backends.cpu.tiles import lanes

@@ -8,10 +8,10 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, Outside
+from tilewright.cpu_gpu_backends.cpu.program import REGISTER
 from tilewright.cpu_gpu_backends.cpu.sums import Sums
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, lanes, tile_rows
 
-REGISTER = "register"
 #: Weights up to this size stay in the second-level cache while rows are streamed past them.
 _CACHED_WEIGHT_BYTES = 512 * 1024
 #: Weights up to this size stay in the nearest cache; of others so many bytes are fetched ahead.

@@ -14,8 +14,7 @@ from tilewright.compiler.tensor.operators import pooling
 from tilewright.compiler.tensor.schedule import Schedule
 from tilewright.cpu_gpu_backends.cpu.builder import Activation
 from tilewright.cpu_gpu_backends.cpu.context import Context
-from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER
-from tilewright.cpu_gpu_backends.cpu.program import View
+from tilewright.cpu_gpu_backends.cpu.program import REGISTER, View
 from tilewright.cpu_gpu_backends.cpu.quantised import (
     INT32,
     STORED_OFFSET,

@@ -15,6 +15,8 @@ from tilewright.compiler.tensor.statements import LoopNest
 
 Array: TypeAlias = npt.NDArray[Any]
 
+#: The scope of tensors that a kernel holds in registers.
+REGISTER = "register"
 #: Bytes behind each buffer that a kernel may read, and whose content does not matter: a panel.
 SLACK_BYTES = 512
 

@@ -29,9 +29,9 @@ from tilewright.cpu_gpu_backends.cpu.copies import padded
 from tilewright.cpu_gpu_backends.cpu.grouping import Group
 from tilewright.cpu_gpu_backends.cpu.layouts import spread_pitch
 from tilewright.cpu_gpu_backends.cpu.matrix import tail_of_sums
-from tilewright.cpu_gpu_backends.cpu.matrix_schedule import REGISTER, Window, usual_plan
+from tilewright.cpu_gpu_backends.cpu.matrix_schedule import Window, usual_plan
 from tilewright.cpu_gpu_backends.cpu.plans import MatrixPlan, Outside, WinogradPlan
-from tilewright.cpu_gpu_backends.cpu.program import Home, View, dense_strides
+from tilewright.cpu_gpu_backends.cpu.program import REGISTER, Home, View, dense_strides
 from tilewright.cpu_gpu_backends.cpu.tails import TailInputs
 from tilewright.cpu_gpu_backends.cpu.tiles import Panels, choose_panels, lanes, panels_of, tile_rows
 from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads
