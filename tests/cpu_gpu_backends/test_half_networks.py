@@ -22,6 +22,8 @@ from tilewright.cpu_gpu_backends.cpu.program import CpuProgram, Home
 from tilewright.isa.errors import InputError
 from tilewright.runtime.inputs import random_inputs
 
+#: Convolutions that stay in float32: of groups, and of pairs that do not exist.
+IN_FLOAT32 = ("depthwise", "groups", "panels of 24, odd depth")
 HALF = Arithmetic(half=True, direct=True)
 #: Sums are float32: relative to the largest output, as in float32 networks.
 TOLERANCE = 2e-5
@@ -46,7 +48,7 @@ def halves(program: CpuProgram) -> list[str]:
 
 
 @pytest.mark.parametrize("target", PROCESSORS.values(), ids=PROCESSORS)
-@pytest.mark.parametrize("case", [case for case in CASES if case not in ("depthwise", "groups")])
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(IN_FLOAT32)])
 def test_products_are_those_of_rounded_operands(
     case: str, target: CpuTarget, tmp_path: Path, rng: np.random.Generator
 ) -> None:

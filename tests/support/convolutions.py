@@ -49,7 +49,7 @@ CASES = {
     "one by one": ((2, 48, 9, 7), 100, 1, {}),
     "panels of 24": ((1, 32, 12, 12), 24, 1, {}),
     "panels of 8": ((1, 16, 9, 5), 8, 3, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
-    "panels of 24, odd depth": ((1, 9, 7, 7), 24, 1, {}),
+    "panels of 24, odd depth": ((1, 33, 7, 7), 24, 1, {}),
     "winograd, panels of 24": ((1, 16, 14, 14), 24, 3, {"pads": [1, 1, 1, 1]}),
     "winograd, weights from memory": ((1, 256, 14, 14), 256, 3, {"pads": [1, 1, 1, 1]}),
     "depthwise, three vectors": ((1, 48, 14, 14), 48, 3, {"pads": [1, 1, 1, 1], "group": 48}),
