@@ -13,7 +13,7 @@ from tilewright.cpu_gpu_backends.cpu.arrangement import arrange
 from tilewright.cpu_gpu_backends.cpu.builder import Activation, Layout
 from tilewright.cpu_gpu_backends.cpu.context import Context
 from tilewright.cpu_gpu_backends.cpu.program import View, whole_view
-from tilewright.cpu_gpu_backends.cpu.quantised import INT32, STORED_OFFSET
+from tilewright.cpu_gpu_backends.cpu.quantised import STORED_OFFSET
 
 
 def padded(
@@ -57,11 +57,7 @@ def copy_in(context: Context, name: str, buffer: str, layout: Layout) -> None:
     add_border(context, name, activation)
     given = placeholder(tensor.shape, ScalarType(tensor.dtype.value), "given")
     signed = tensor.dtype is DataType.INT8
-    taken = (
-        _moved(given, STORED_OFFSET, ScalarType.UINT8)
-        if signed
-        else _copied(given, activation.dtype)
-    )
+    taken = _moved(given, ScalarType.UINT8) if signed else _copied(given, activation.dtype)
     _add(context, name, taken, whole_view(buffer, tensor.shape), activation.view)
 
 
@@ -71,9 +67,7 @@ def copy_out(context: Context, name: str, buffer: str) -> None:
     kept = placeholder(tensor.shape, activation.dtype, "kept")
     signed = tensor.dtype is DataType.INT8
     given = (
-        _moved(kept, -STORED_OFFSET, ScalarType.INT8)
-        if signed
-        else _copied(kept, ScalarType(tensor.dtype.value))
+        _moved(kept, ScalarType.INT8) if signed else _copied(kept, ScalarType(tensor.dtype.value))
     )
     _add(context, name, given, activation.view, whole_view(buffer, tensor.shape))
 
@@ -126,9 +120,12 @@ def _copied(source: Tensor, dtype: ScalarType) -> Tensor:
     return compute(source.shape, lambda *at: cast(source[at], dtype), "copy")
 
 
-def _moved(source: Tensor, by: int, dtype: ScalarType) -> Tensor:
+def _moved(source: Tensor, dtype: ScalarType) -> Tensor:
+    """Return bytes with 128 added modulo 256: from int8 to what is stored, and back."""
+    half = constant(STORED_OFFSET, ScalarType.UINT8)
+
     def element(*at: Expr) -> Expr:
-        return cast(cast(source[at], INT32) + by, dtype)
+        return cast(cast(source[at], ScalarType.UINT8) + half, dtype)
 
     return compute(source.shape, element, "copy")
 
