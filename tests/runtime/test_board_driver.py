@@ -385,8 +385,11 @@ def test_an_interrupt_that_is_stuck_is_done_without(
 ) -> None:
     interrupts(stuck_at)
     with open_board(build) as machine:
-        for _ in range(2):
+        for _ in range(20):  # on a busy computer a program may end before it is waited for
             check_run(machine, long_program())
+            if caplog.records:
+                break
+        check_run(machine, long_program())
         (line,) = (record.getMessage() for record in caplog.records)
         assert line == f"the accelerator's interrupt is done without: {fault.split(': ')[1]}"
         assert machine.description.endswith(f" through pynq, {fault}")
