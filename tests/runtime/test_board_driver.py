@@ -352,7 +352,8 @@ def interrupts(board: FakeBoard, build: Path) -> Iterator[Callable[[bool | None]
 
 
 def long_program() -> Program:
-    return random_program(CONFIG, 3, size=400)
+    """Return one that takes longer than the driver looks without a pause, on any computer."""
+    return random_program(CONFIG, 3, size=2000)
 
 
 def test_the_end_of_a_program_is_an_interrupt(
@@ -385,11 +386,8 @@ def test_an_interrupt_that_is_stuck_is_done_without(
 ) -> None:
     interrupts(stuck_at)
     with open_board(build) as machine:
-        for _ in range(20):  # on a busy computer a program may end before it is waited for
+        for _ in range(2):
             check_run(machine, long_program())
-            if caplog.records:
-                break
-        check_run(machine, long_program())
         (line,) = (record.getMessage() for record in caplog.records)
         assert line == f"the accelerator's interrupt is done without: {fault.split(': ')[1]}"
         assert machine.description.endswith(f" through pynq, {fault}")
