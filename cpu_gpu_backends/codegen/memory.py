@@ -14,6 +14,7 @@ from tilewright.compiler.tensor.scalar_types import ScalarType
 from tilewright.cpu_gpu_backends.codegen.byte_tables import emit_byte_lookup, is_byte_table
 from tilewright.cpu_gpu_backends.codegen.failures import emit_bounds_check
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes, Storage
+from tilewright.cpu_gpu_backends.codegen.target import LINE_BYTES
 from tilewright.cpu_gpu_backends.codegen.types import (
     BYTE,
     INDEX,
@@ -29,8 +30,6 @@ from tilewright.cpu_gpu_backends.codegen.types import (
     with_lanes,
 )
 
-#: Of a cache, on every processor that we know.
-_LINE_BYTES = 64
 #: To read, into all levels of the cache, of data.
 _PREFETCH_NAME, _PREFETCH = "llvm.prefetch.p0", (0, 3, 1)
 #: Elements of which one is read, where every other one is.
@@ -162,8 +161,8 @@ class Memory:
         """Fetch the line that lies some way behind what was read, if so much begins one."""
         b, element = self._frame.builder, _size(storage.tensor.dtype)
         distance = self._frame.ahead.get(storage.tensor.name, 0) * element
-        begins_line = place.constant * element % _LINE_BYTES == 0
-        if not distance or not (begins_line or size_bytes >= _LINE_BYTES):
+        begins_line = place.constant * element % LINE_BYTES == 0
+        if not distance or not (begins_line or size_bytes >= LINE_BYTES):
             return
         address = b.gep(self._address(storage, place), [index(distance)], source_etype=BYTE)
         operands = (address, *(ir.Constant(ir.IntType(32), value) for value in _PREFETCH))

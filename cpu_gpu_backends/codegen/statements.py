@@ -35,10 +35,8 @@ from tilewright.cpu_gpu_backends.codegen.dot_products import (
 )
 from tilewright.cpu_gpu_backends.codegen.expressions import ExpressionEmitter
 from tilewright.cpu_gpu_backends.codegen.frame import Frame, Lanes, Storage
+from tilewright.cpu_gpu_backends.codegen.target import LINE_BYTES
 from tilewright.cpu_gpu_backends.codegen.types import INDEX, index, memory_type
-
-#: Alignment of storage on the stack: a cache line.
-_ALIGNMENT = 64
 
 
 class StatementEmitter:
@@ -197,7 +195,7 @@ class StatementEmitter:
         kind = ir.ArrayType(memory_type(tensor.dtype), count)
         return Storage(
             tensor=tensor,
-            pointer=self._frame.entry_alloca(kind, _ALIGNMENT),
+            pointer=self._frame.entry_alloca(kind, LINE_BYTES),
             strides=contiguous_strides(tensor.shape),
             own=True,
         )

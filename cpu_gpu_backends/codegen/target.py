@@ -74,6 +74,8 @@ class CpuTarget:
         return {Feature.AVX512VBMI, Feature.AVX512F} <= self.features
 
 
+#: A line of the caches, on every processor that we know.
+LINE_BYTES = 64
 #: The processors of Zynq-7000 and of Zynq UltraScale+.
 CORTEX_A9 = CpuTarget(
     name="cortex-a9",

@@ -11,7 +11,7 @@ from tilewright.compiler.operators import (
     FloatDense,
     Padding,
 )
-from tilewright.cpu_gpu_backends.codegen.target import CpuTarget
+from tilewright.cpu_gpu_backends.codegen.target import LINE_BYTES, CpuTarget
 from tilewright.cpu_gpu_backends.cpu.builder import Layout
 from tilewright.cpu_gpu_backends.cpu.grouping import (
     Group,
@@ -27,7 +27,7 @@ from tilewright.cpu_gpu_backends.cpu.winograd_tiles import winograd_pads, winogr
 _FLOAT_BYTES = 4
 #: Addresses so far apart share the lines of a first-level cache: a tile's rows would evict each
 #: other. Then a line more lies between them.
-_ALIASING_BYTES, _LINE_BYTES = 4096, 64
+_ALIASING_BYTES = 4096
 
 
 def is_matrix_kernel(graph: Graph, group: Group) -> bool:
@@ -100,7 +100,7 @@ def _spread_pitch(graph: Graph, name: str, pitch: int, *, halved: bool) -> int:
 def spread_pitch(pitch: int, size_bytes: int) -> int:
     """Return a distance of numbers that are used together: in cache lines of their own."""
     aliases = pitch * size_bytes % _ALIASING_BYTES == 0
-    return pitch + _LINE_BYTES // size_bytes if aliases else pitch
+    return pitch + LINE_BYTES // size_bytes if aliases else pitch
 
 
 def read_border(graph: Graph, group: Group, op: Conv2d | FloatConv2d) -> Padding:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from tilewright.compiler.memory_plan import Lifetime, plan_memory
 from tilewright.compiler.tensor.printing import format_nest
+from tilewright.cpu_gpu_backends.codegen.target import LINE_BYTES
 from tilewright.cpu_gpu_backends.cpu.program import (
     SLACK_BYTES,
     Buffer,
@@ -22,7 +23,7 @@ from tilewright.cpu_gpu_backends.cpu.program import (
 )
 
 #: Buffers begin at a cache line.
-ALIGNMENT_BYTES = 64
+ALIGNMENT_BYTES = LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

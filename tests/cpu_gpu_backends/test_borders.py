@@ -34,10 +34,11 @@ def bordered(program: CpuProgram) -> set[str]:
     return {name for kernel in borders for name in kernel.writes}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 4, 6, 10])
 def test_nobody_else_writes_where_a_border_is_kept(seed: int) -> None:
     program = lower_graph(random_graph(seed), host_target())
     plan, kept = plan_buffers(program, keeps_borders=True), bordered(program)
+    assert len(kept) > 1
     spans = {
         name: (plan.offsets[name], plan.offsets[name] + buffer.size_bytes)
         for name, buffer in program.buffers.items()
